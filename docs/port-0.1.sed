@@ -127,3 +127,4 @@ s/\blierne_schedules_check\b/lierne_schedule_check/g
 s/\blierne_schedules_deserialize\b/lierne_schedule_deserialize/g
 s/\blierne_schedules_destroy\b/lierne_schedule_destroy_all/g
 s/\blierne_status_json\b/lierne_context_get_status_json/g
+s/\blierne_group_destroy\(&([^()]*)\)/lierne_group_destroy(\1)/g

@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
 
     lierne_schedule_destroy(recorded);
     lierne_schedule_destroy(isolated);
-    must(lierne_group_destroy(&group));
+    must(lierne_group_destroy(group));
     must(lierne_context_destroy_all(context));
     lierne_config_destroy(config);
     free(l.shard), free(l.parameters), free(l.tokens), free(l.expert), free(l.back), free(l.sums);

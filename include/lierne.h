@@ -45,7 +45,9 @@
  * What holds everywhere.
  *
  * Names. lierne_<noun>_create and _destroy create and free; lierne_plan_create_<kind> creates a
- * plan; _get_ asks without communicating. Outputs come first, specs last.
+ * plan; _get_ asks without communicating. Outputs come first, specs last. Destroying takes the
+ * handle; NULL is allowed. It returns a status where other ranks take part (contexts, plans,
+ * coalesced plans, groups, runs, simulated worlds), and nothing for pure data.
  *
  * Structs with a size. A spec begins with its size. Initialise it with its macro
  * LIERNE_..._SPEC_INIT if there is one, otherwise with {.size = sizeof spec}; fields that are not

@@ -71,16 +71,14 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
 LIERNE_API lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
                                                  const lierne_group_spec *const *specs, int n);
 
-/* Destroys *group and sets *group to NULL, also on an error. A second call with the same variable
- * does nothing and returns OK, so cleanup code may call it on every path. NULL, or *group NULL,
- * does nothing.
+/* Destroys a group, also on an error. NULL is allowed.
  *
  * Collective over the members of the group, in the same order on all of them, as MPI_Comm_free is.
  * It waits only for transports with a communicator per group (above), at most the context's
  * timeout; calls in flight do not progress while it waits. A group of a dead context is destroyed
  * without communication. Errors: TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead then; the
  * group is destroyed). */
-LIERNE_API lierne_status lierne_group_destroy(lierne_group **group);
+LIERNE_API lierne_status lierne_group_destroy(lierne_group *group);
 
 /* The number of ranks, this rank's place among them (0 to size - 1), and the world ranks in the
  * group's order, which the group owns. -1, -1 and NULL for NULL. Not collective. */

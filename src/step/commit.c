@@ -227,7 +227,7 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
     for (size_t i = run->schedule->groups.count; i-- > 0;) {
         lierne_group *own = run->groups[i];
         if (own && --own->references == 0) {
-            lierne_status destroyed = lierne_group_destroy(&own);
+            lierne_status destroyed = lierne_group_destroy(own);
             status = status == LIERNE_OK ? destroyed : status;
         }
     }

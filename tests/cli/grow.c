@@ -117,8 +117,8 @@ static void contexts(void) {
 #endif
     lierne_group *group = NULL;
     TRY("group", g, SHORT("ranks of spec 0 is NULL"),
-        (lierne_group_destroy(&group), lierne_group_create(&group, context, &g)));
-    lierne_group_destroy(&group);
+        (lierne_group_destroy(group), lierne_group_create(&group, context, &g)));
+    lierne_group_destroy(group);
 }
 
 static lierne_layout *layout(void) {

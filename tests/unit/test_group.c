@@ -38,7 +38,7 @@ static void groups_of_a_grid(lierne_context *context, void *shared) {
         NOTE(s, lierne_group_get_priority(group) == LIERNE_PRIORITY_HIGH);
         NOTE(s, lierne_group_get_uid(group) == first);
     }
-    NOTE(s, lierne_group_destroy(&group) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(group) == LIERNE_OK);
     lierne_grid_destroy(grid);
 }
 
@@ -61,7 +61,7 @@ static void lists(lierne_context *context, void *shared) {
     NOTE(s,
          !group || rank == 0 || memcmp(lierne_group_get_ranks(group), ranks, 3 * sizeof(int)) == 0);
     NOTE(s, lierne_group_get_uid(group) == (rank == 0 ? 2 : rank == 4 ? -1 : 1));
-    NOTE(s, lierne_group_destroy(&group) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(group) == LIERNE_OK);
 }
 
 Test(group, lists_of_any_size_and_order) {
@@ -85,15 +85,14 @@ static void identities(lierne_context *context, void *shared) {
     NOTE(s, lierne_group_get_uid(second[0]) == (rank == 0 ? -1 : 4));
     NOTE(s, lierne_context_get_ngroups(context) == 2 + 2 * (rank == 1));
     for (int i = 0; i < 2; i++) {
-        NOTE(s, lierne_group_destroy(&first[i]) == LIERNE_OK && !first[i]);
-        NOTE(s, lierne_group_destroy(&first[i]) == LIERNE_OK);
+        NOTE(s, lierne_group_destroy(first[i]) == LIERNE_OK);
     }
     NOTE(s, lierne_context_get_ngroups(context) == 1 + (rank == 1));
     NOTE(s, lierne_group_create(first, context, &b) == LIERNE_OK);
     NOTE(s, lierne_group_get_uid(first[0]) == (rank == 0 ? 8 : rank == 1 ? 7 : -1));
-    NOTE(s, lierne_group_destroy(&first[0]) == LIERNE_OK);
-    NOTE(s, lierne_group_destroy(&second[1]) == LIERNE_OK);
-    NOTE(s, lierne_group_destroy(&second[0]) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(first[0]) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(second[1]) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(second[0]) == LIERNE_OK);
     NOTE(s, lierne_group_destroy(NULL) == LIERNE_OK);
 }
 
@@ -113,10 +112,10 @@ static void budget(lierne_context *context, void *shared) {
     NOTE(s, lierne_group_create(&b, context, &wide) == LIERNE_OK);
     group_keep(s, context, lierne_group_create(&c, context, &wide)); /* too many on rank 1 only */
     NOTE(s, !c);
-    NOTE(s, lierne_group_destroy(&a) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(a) == LIERNE_OK);
     NOTE(s, lierne_group_create(&c, context, &wide) == LIERNE_OK);
-    NOTE(s, lierne_group_destroy(&b) == LIERNE_OK);
-    NOTE(s, lierne_group_destroy(&c) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(b) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(c) == LIERNE_OK);
     NOTE(s, lierne_context_get_ngroups(context) == 0);
 }
 
@@ -159,7 +158,7 @@ static void shared_by_plans(lierne_context *context, void *shared) {
     NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_OK);
     group_keep(s, context, lierne_plan_create_megatron(&plan, context, &megatron));
     NOTE(s, lierne_context_get_ngroups(context) == 1);
-    NOTE(s, lierne_group_destroy(&group) == LIERNE_OK);
+    NOTE(s, lierne_group_destroy(group) == LIERNE_OK);
     NOTE(s, lierne_plan_create_megatron(&plan, context, &megatron) == LIERNE_OK);
     NOTE(s, lierne_context_get_ngroups(context) == 2);
     lierne_plan_destroy(plan);
@@ -342,12 +341,12 @@ Test(group, a_context_outlives_its_groups) {
     cr_assert_eq(lierne_group_create(&group, context, &spec), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "1 groups of the context are alive"));
-    cr_assert_eq(lierne_group_destroy(&group), LIERNE_OK);
+    cr_assert_eq(lierne_group_destroy(group), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
     cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
     cr_assert_eq(lierne_group_create(&group, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_group_destroy(&group), LIERNE_OK);
+    cr_assert_eq(lierne_group_destroy(group), LIERNE_OK);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), 0);
 }

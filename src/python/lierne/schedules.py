@@ -286,7 +286,7 @@ class ContextGroup:
     def close(self):
         """Destroys the group. Collective over its members where transports have communicators."""
         if self._handle is not None and self.context._handle is not None:
-            self.context._call(lib.lierne_group_destroy, ffi.new("lierne_group **", self._handle))
+            self.context._call(lib.lierne_group_destroy, self._handle)
         self._handle = None
 
 

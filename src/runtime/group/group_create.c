@@ -256,12 +256,7 @@ lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
     return create(out, context, &spec, 1);
 }
 
-lierne_status lierne_group_destroy(lierne_group **group) {
+lierne_status lierne_group_destroy(lierne_group *group) {
     LIERNE_PUBLIC_CALL();
-    if (!group || !*group) {
-        return LIERNE_OK;
-    }
-    lierne_group *old = *group;
-    *group = NULL;
-    return destroy_dependent(&old->dependent);
+    return group ? destroy_dependent(&group->dependent) : LIERNE_OK;
 }
