@@ -20,7 +20,7 @@
  * for every algorithm, transport and rank that computes it: all ranks get the same bits. f16 and
  * bf16 are combined in float32 and rounded once, to nearest even; f32 and f64 in their own type;
  * integers wrap around. LIERNE_REDUCTION_AVG divides the sum by n before it is rounded. A maximum
- * or minimum with a NaN is NaN.
+ * or minimum with a NaN is NaN, and a result that is NaN is the canonical one (lierne/plan.h).
  *
  * Adjoints, under the convention of distinct copies (every rank's entry is a variable of its own):
  * of an all-gather, the reduce-scatter with LIERNE_REDUCTION_SUM of the same counts, and the

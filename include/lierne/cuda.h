@@ -7,8 +7,7 @@
  * aligned to their elements, and every executing call takes a cudaStream_t in place of the void
  * pointer. NULL is an error: pass cudaStreamLegacy or cudaStreamPerThread for a default stream. A
  * call enqueues its work on the stream and returns; lierne_request_end returns at once. The buffers
- * are borrowed until the stream has passed that work. Results have the bits of host memory; any NaN
- * counts as any other.
+ * are borrowed until the stream has passed that work. Results have the bits of host memory.
  *
  * Messages. Over NCCL (lierne/nccl.h) and between ranks of one node over windows (transport ipc)
  * the host takes no part in a call. All other messages are polled by the host: such a request

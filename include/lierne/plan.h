@@ -28,7 +28,9 @@
  * redistributions and bridges, of ranks and ghosts for rows, of swaps for halos. No order depends
  * on when messages arrive. f16 and bf16 are added in float32 and rounded once, to nearest even (by
  * swaps at each addition: lierne/halo.h). Results have the same bits on every transport and in
- * every run.
+ * every run. A sum, product, average, maximum or minimum that is NaN is the canonical NaN, whatever
+ * NaNs went in: F64 0x7ff8000000000000, F32 0x7fc00000, BF16 0x7fc0, F16 0x7e00. An element with a
+ * single contribution that nothing divides is a copy.
  *
  * Thread safety: that of the context (lierne/context.h). A plan, its requests and everything made
  * from it are used by one thread at a time. Functions that take a const plan and are marked "not

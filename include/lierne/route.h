@@ -22,7 +22,8 @@
  * their product, maximum or minimum, taken in the same order. f16 and bf16 are added in float32 and
  * rounded once at the end (to nearest, ties to even); f32 and f64 are added in their own type;
  * integers wrap around. Each element's sum begins with its first source. A divisor divides the
- * result before it is rounded. A maximum or minimum with a NaN is NaN.
+ * result before it is rounded. A maximum or minimum with a NaN is NaN; whatever is computed and is
+ * NaN is the canonical NaN (lierne/plan.h). One source that nothing divides is copied.
  *
  * All structs are read-only and belong to the plan. They stay valid until the plan is destroyed or
  * updated (the functions lierne_plan_update_). The structs are part of the ABI.

@@ -1,5 +1,7 @@
 /* f16 and bf16 to float and back, in integer arithmetic, so that results do not depend on the
- * compiler or the processor. Rounding is to nearest, ties to even; a NaN stays a (quiet) NaN.
+ * compiler or the processor. Rounding is to nearest, ties to even; every NaN becomes the canonical
+ * one: which of two NaNs an addition passes on, and which sign an invalid one gives, differs
+ * between processors, and between the loops of one compiler.
  * Inline and without branches, so that compilers vectorise loops over them: sums of 16-bit types
  * spend their time here. */
 #ifndef LIERNE_HALF_H
@@ -27,14 +29,26 @@ LIERNE_INLINE uint32_t lierne_float_to_bits(float value) {
     return bits;
 }
 
+/* The value, or the canonical NaN in place of any other. */
+LIERNE_INLINE float lierne_f32_canonical(float value) {
+    return value == value ? value : lierne_bits_to_float(0x7fc00000u);
+}
+
+LIERNE_INLINE double lierne_f64_canonical(double value) {
+    const uint64_t bits = (uint64_t)0x7ff8 << 48;
+    double nan;
+    memcpy(&nan, &bits, sizeof nan);
+    return value == value ? value : nan;
+}
+
 LIERNE_INLINE float lierne_bf16_to_float(uint16_t bits) {
     return lierne_bits_to_float((uint32_t)bits << 16);
 }
 
 LIERNE_INLINE uint16_t lierne_bf16_from_float(float value) {
     uint32_t bits = lierne_float_to_bits(value);
-    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0 : rounded);
 }
 
 /* Shifting exponent and fraction into place leaves the exponent 112 too small. A subnormal becomes
@@ -57,8 +71,7 @@ LIERNE_INLINE uint16_t lierne_f16_from_float(float value) {
     uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000u) >> 13;
     uint32_t result = magnitude < 0x38800000u ? tiny : normal;
     result = magnitude >= 0x477ff000u ? 0x7c00 : result; /* 65520 and up rounds to infinity */
-    result = magnitude > 0x7f800000u ? 0x7e00 | (magnitude >> 13 & 0x3ff) : result;
-    return (uint16_t)(sign | result);
+    return (uint16_t)(magnitude > 0x7f800000u ? 0x7e00 : sign | result);
 }
 
 #endif

@@ -39,8 +39,8 @@ void lierne_host_zero(size_t size, void *to, const lierne_block *block);
 
 /* to = from[0] + from[1] + ... in this order, or their product, maximum or minimum; n is at least
  * 1. f16 and bf16 are added in float32 and rounded once, to nearest even; integers wrap; a maximum
- * or minimum with a NaN is NaN. A divisor above 1 divides the result before it is rounded; integers
- * have none. to may be one of from. */
+ * or minimum with a NaN is NaN, and every NaN becomes the canonical one. A divisor above 1 divides
+ * the result before it is rounded; integers have none. to may be one of from. */
 typedef struct lierne_contribution {
     const void *base;
     const lierne_block *block;

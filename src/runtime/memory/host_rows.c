@@ -3,6 +3,7 @@
  *
  * To find a row costs more than to move it if it has a few words only. So the common row sizes are
  * constants, and listed rows are prefetched: hardware cannot predict where a list goes next. */
+#include "runtime/memory/half.h"
 #include "runtime/memory/host.h"
 
 #include <string.h>
@@ -126,10 +127,10 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
     }
 }
 
-#define ADD(name, type)                                                                            \
+#define ADD(name, type, STORE)                                                                     \
     static void add_at_##name(const lierne_rows *to, const lierne_rows *from, int64_t i) {         \
         type *t = (type *)(void *)row_at(to, i);                                                   \
-        *t = (type)(*t + *(const type *)(const void *)row_at(from, i));                            \
+        *t = STORE((type)(*t + *(const type *)(const void *)row_at(from, i)));                     \
     }                                                                                              \
     static void add_single_##name(const lierne_rows *to, const lierne_rows *from, int64_t n) {     \
         if (to->list) {                                                                            \
@@ -150,16 +151,16 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
             const type *f = (const type *)(const void *)row_at(from, i);                           \
             prefetch(to, i, n, (size_t)width * sizeof(type));                                      \
             for (int64_t k = 0; k < width; k++) {                                                  \
-                t[k] = (type)(t[k] + f[k]);                                                        \
+                t[k] = STORE((type)(t[k] + f[k]));                                                 \
             }                                                                                      \
         }                                                                                          \
     }
 
 /* Unsigned types for signed integers: the same bits, and overflow wraps by definition. */
-ADD(f64, double)
-ADD(f32, float)
-ADD(i64, uint64_t)
-ADD(i32, uint32_t)
+ADD(f64, double, lierne_f64_canonical)
+ADD(f32, float, lierne_f32_canonical)
+ADD(i64, uint64_t, )
+ADD(i32, uint32_t, )
 
 void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_rows *to,
                         const lierne_rows *from, int64_t n, int64_t width) {

@@ -68,8 +68,8 @@ typedef struct arithmetic {
         }                                                                                          \
     }
 
-ARITHMETIC(f64, double, f64, , )
-ARITHMETIC(f32, float, f32, , )
+ARITHMETIC(f64, double, f64, , lierne_f64_canonical)
+ARITHMETIC(f32, float, f32, , lierne_f32_canonical)
 ARITHMETIC(bf16, uint16_t, f32, lierne_bf16_to_float, lierne_bf16_from_float)
 ARITHMETIC(f16, uint16_t, f32, lierne_f16_to_float, lierne_f16_from_float)
 ARITHMETIC(i64, uint64_t, u64, , )

@@ -1,6 +1,5 @@
 /* Sums by AVX2 and F16C, where the processor has both: it is asked when the program runs, so that
- * the library itself is built for any processor. The bits are those of the loops in host_sums.c
- * (any NaN equals any NaN).
+ * the library itself is built for any processor. The bits are those of the loops in host_sums.c.
  *
  * A few vectors of the sum stay in registers while all contributions are added to them. So every
  * contribution is read once, the sum is written once, and nothing lies between. */
@@ -20,6 +19,20 @@ typedef struct pair {
 
 SIMD pair add2(pair x, pair y) {
     return (pair){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+
+/* As lierne_f32_canonical, eight at once. */
+SIMD __m256 canonical(__m256 sum) {
+    __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    return _mm256_blendv_ps(sum, nan, _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q));
+}
+
+/* Two numbers are unordered if either is NaN: one comparison serves both vectors. */
+SIMD pair canonical2(pair sum) {
+    if (_mm256_movemask_ps(_mm256_cmp_ps(sum.a, sum.b, _CMP_UNORD_Q))) {
+        return (pair){canonical(sum.a), canonical(sum.b)};
+    }
+    return sum;
 }
 
 SIMD __m256 load_f32(const float *from) {
@@ -54,9 +67,8 @@ SIMD __m256 load_bf16(const uint16_t *from) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
-/* As lierne_bf16_from_float, eight at once, in the high halves of the words. A NaN is no special
- * case: out of widened numbers it has zeros in its low half, from where rounding carries nothing.
- */
+/* As lierne_bf16_from_float, eight at once, in the high halves of the words. The canonical NaN has
+ * zeros in its low half, from where rounding carries nothing. */
 SIMD __m256i round_bf16(__m256 sum) {
     __m256i bits = _mm256_castps_si256(sum);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -97,15 +109,15 @@ SIMD void store2_bf16(uint16_t *to, pair sum) {
                 sum = add2(sum, load2_##name(x));                                                  \
                 next = add2(next, load2_##name(x + 16));                                           \
             }                                                                                      \
-            store2_##name(t + i, sum);                                                             \
-            store2_##name(t + i + 16, next);                                                       \
+            store2_##name(t + i, canonical2(sum));                                                 \
+            store2_##name(t + i + 16, canonical2(next));                                           \
         }                                                                                          \
         for (; i + 8 <= count; i += 8) {                                                           \
             __m256 sum = load_##name((const type *)from[0] + i);                                   \
             for (size_t k = 1; k < n; k++) {                                                       \
                 sum = _mm256_add_ps(sum, load_##name((const type *)from[k] + i));                  \
             }                                                                                      \
-            store_##name(t + i, sum);                                                              \
+            store_##name(t + i, canonical(sum));                                                   \
         }                                                                                          \
         for (; i < count; i++) {                                                                   \
             float sum = WIDEN(((const type *)from[0])[i]);                                         \
@@ -116,7 +128,7 @@ SIMD void store2_bf16(uint16_t *to, pair sum) {
         }                                                                                          \
     }
 
-SUM(f32, float, , )
+SUM(f32, float, , lierne_f32_canonical)
 SUM(f16, uint16_t, lierne_f16_to_float, lierne_f16_from_float)
 SUM(bf16, uint16_t, lierne_bf16_to_float, lierne_bf16_from_float)
 

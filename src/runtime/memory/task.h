@@ -231,8 +231,8 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
         }                                                                                          \
         lierne_piece_store(lierne_task_address(table, call, t, &blocks[0], index), &piece, unit);  \
     }
-LIERNE_REDUCE(f64, f64, double, double, f64, LIERNE_SAME, LIERNE_SAME, LIERNE_DIVIDE)
-LIERNE_REDUCE(f32, f32, float, float, f32, LIERNE_SAME, LIERNE_SAME, LIERNE_DIVIDE)
+LIERNE_REDUCE(f64, f64, double, double, f64, LIERNE_SAME, lierne_f64_canonical, LIERNE_DIVIDE)
+LIERNE_REDUCE(f32, f32, float, float, f32, LIERNE_SAME, lierne_f32_canonical, LIERNE_DIVIDE)
 LIERNE_REDUCE(bf16, u16, uint16_t, float, f32, lierne_bf16_to_float, lierne_bf16_from_float,
               LIERNE_DIVIDE)
 LIERNE_REDUCE(f16, u16, uint16_t, float, f32, lierne_f16_to_float, lierne_f16_from_float,

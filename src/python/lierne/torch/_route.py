@@ -2,7 +2,7 @@
 NCCL on GPUs, whatever the tensors' device is. Nothing of lierne's transports takes part.
 
 Results have the bits that lierne itself gives: copies are copies, sums are taken in the route's order,
-16-bit types in float32 with one rounding."""
+16-bit types in float32 with one rounding, and every NaN that is computed is the canonical one."""
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -71,7 +71,8 @@ def _combine(buffers, op, accumulate, part):
         _REDUCE[op.reduction](total, _read(buffers, place, part).to(wide))
     if op.divisor > 1:
         total.div_(op.divisor)
-    return total.to(dtype)
+    total = total.to(dtype)
+    return total.masked_fill_(total.isnan(), float("nan")) if dtype.is_floating_point else total
 
 
 def _operate(buffers, op, accumulates):
