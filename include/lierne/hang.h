@@ -44,9 +44,13 @@ LIERNE_API lierne_status lierne_recorder_file_get_json(char **text, const char *
 /* Writes the recorded executing calls of a context as events of the Chrome trace format: one JSON
  * object per line, separated by commas. Join the texts of all ranks with commas and put them in [ ]
  * to open them in Perfetto; `lierne run --trace FILE` does this. The process is the rank, the
- * thread the plan. There is a bar per call and per stage; arrows lead from the begin of a stage at
- * the sender to its end at the receiver, for plans that are alive and were not updated since.
- * Clocks of several hosts are not aligned. Errors: INVALID (NULL), NO_MEMORY. */
+ * thread the plan; calls of one plan that are in flight at the same time have threads of their own.
+ * There is a bar per call, named as in lierne_hang_find ("forward 7 of plan 3"), and a bar per
+ * stage, both with the bytes that they send and receive. Arrows lead from the begin of a stage at
+ * the sender to its end at the receiver, for plans that are alive and were not updated since. Times
+ * are whole nanoseconds since the context was created on its first rank, written as microseconds
+ * with three decimals. Clocks of several hosts are not aligned. Errors: INVALID (NULL), NO_MEMORY.
+ */
 LIERNE_API lierne_status lierne_context_get_trace(char **text, const lierne_context *context);
 
 /* Causes of hangs. */
@@ -84,7 +88,7 @@ typedef struct lierne_hang {
     int64_t number;        /* the number of the call among those of the plan and direction, or of
                               the control, from 0; -1 with CONTROL: creation of the context */
     int stage;             /* in which it waits */
-    int64_t call;          /* with MISMATCH: the first call that differs, by its number among all
+    int64_t place;         /* with MISMATCH: of the first call that differs, in the order of all
                               executing calls of the context, from 0 */
     int ndumps;            /* files that were read, and those that were no valid dumps */
     int ndamaged;

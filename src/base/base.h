@@ -137,6 +137,9 @@ typedef struct lierne_text {
 } lierne_text;
 void lierne_text_add(lierne_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Adds nanoseconds as microseconds with all their decimals, "-3.021": no double holds those of a
+ * calendar. */
+void lierne_text_microseconds(lierne_text *text, int64_t nanoseconds);
 /* Adds numbers as a JSON array. */
 void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n);
 /* Moves the string to the caller, who frees it with lierne_mem_free. Errors: NO_MEMORY. */

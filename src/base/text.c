@@ -36,6 +36,12 @@ void lierne_text_add(lierne_text *text, const char *format, ...) {
     text->length += (size_t)length;
 }
 
+void lierne_text_microseconds(lierne_text *text, int64_t nanoseconds) {
+    uint64_t size = nanoseconds < 0 ? 0 - (uint64_t)nanoseconds : (uint64_t)nanoseconds;
+    lierne_text_add(text, "%s%llu.%03llu", nanoseconds < 0 ? "-" : "",
+                    (unsigned long long)size / 1000, (unsigned long long)size % 1000);
+}
+
 void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n) {
     lierne_text_add(text, "[");
     for (int64_t i = 0; i < n; i++) {

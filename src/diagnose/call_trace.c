@@ -2,24 +2,41 @@
  *
  * The recorder knows stages, and the routes of plans know what each stage sends and receives. So
  * arrows cost the recorder nothing: they lead from the begin of a stage at its sender to the end of
- * the same stage at its receiver, and both ends compute the same number for them. */
+ * the same stage at its receiver, and both ends compute the same number for them.
+ *
+ * Viewers take the bars of a track for a stack: each must lie in the one before it or after its
+ * end. So times are whole nanoseconds, of which no two bars get different roundings, and calls of
+ * one plan that are in flight together have tracks of their own. */
 #include "lierne/hang.h"
 #include "plan/object.h"
 #include "runtime/context/context.h"
 #include "runtime/recorder/dump.h"
 
-/* A stage of a call. */
+#include <stdio.h>
+
+#define FIRST_EXTRA 1000000000 /* no plan has such a number */
+
+/* Where the calls of a plan are drawn. */
+typedef struct track {
+    int plan;
+    int id;
+    int64_t free; /* the end of its last call */
+} track;
+
+/* A call or a stage, from begin to end in nanoseconds since the job began. */
 typedef struct bar {
-    const lierne_plan *plan; /* NULL: it is no longer there, or coalesced */
+    const lierne_plan *plan; /* for arrows; NULL: it is no longer there, or coalesced */
     const lierne_entry *entry;
-    double begin; /* seconds of the calendar */
-    double end;
+    int track;
+    int64_t begin;
+    int64_t end;
 } bar;
 
 typedef struct trace {
     lierne_text *text;
     const lierne_dump *dump;
     const lierne_context *context;
+    LIERNE_VEC(track) tracks;
 } trace;
 
 static void next_event(const trace *t) {
@@ -36,33 +53,90 @@ static const lierne_plan *find_plan(const lierne_context *context, int number) {
     return NULL;
 }
 
+static bool same_call(const lierne_entry *a, const lierne_entry *b) {
+    return a->what == b->what && a->plan == b->plan && a->number == b->number;
+}
+
 /* The entry of the same call that ends a stage: the next stage, or the end of the call. */
 static const lierne_entry *find_end(const lierne_dump *dump, size_t from, bool whole) {
     const lierne_entry *a = &dump->records.at[from];
     for (size_t i = from + 1; i < dump->records.count; i++) {
         const lierne_entry *b = &dump->records.at[i];
         bool ends = b->kind == LIERNE_RECORD_END || (!whole && b->kind == LIERNE_RECORD_STAGE);
-        if (ends && b->what == a->what && b->plan == a->plan && b->number == a->number) {
+        if (ends && same_call(a, b)) {
             return b;
         }
     }
     return NULL;
 }
 
-static void add_bar(const trace *t, const bar *b, const char *name) {
-    const lierne_entry *e = b->entry;
-    bool stage = e->kind == LIERNE_RECORD_STAGE;
-    next_event(t);
-    lierne_text_add(t->text,
-                    "{\"name\":\"%s %lld\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,"
-                    "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"what\":\"%s\",\"number\":%lld,"
-                    "\"bytes\":%lld}}",
-                    name, (long long)(stage ? e->stage : e->number), stage ? "stage" : "call",
-                    t->dump->rank, e->plan, b->begin * 1e6, (b->end - b->begin) * 1e6,
-                    lierne_record_name(e), (long long)e->number, (long long)e->bytes);
+static int64_t time_of(const trace *t, const lierne_entry *e) {
+    return lierne_dump_nanoseconds(t->dump, e) - t->context->recorder.begin;
 }
 
-/* Message k of those with a peer in a stage. */
+/* "plan 3: bridge"; "plan 3: bridge (2)" where the plan has other tracks. */
+static void name_track(const trace *t, const track *named, int nth) {
+    const lierne_plan *plan = find_plan(t->context, named->plan);
+    next_event(t);
+    lierne_text_add(t->text,
+                    "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                    "\"args\":{\"name\":\"plan %d",
+                    t->dump->rank, named->id, named->plan);
+    if (plan) {
+        lierne_text_add(t->text, ": %s", plan->parts.kind);
+    }
+    if (nth > 1) {
+        lierne_text_add(t->text, " (%d)", nth);
+    }
+    lierne_text_add(t->text, "\"}}");
+}
+
+/* The first track of the plan that is free, or a new one. Errors: NO_MEMORY. */
+static lierne_status find_track(track **found, trace *t, int plan, int64_t begin) {
+    int nth = 1;
+    for (size_t i = 0; i < t->tracks.count; i++) {
+        *found = &t->tracks.at[i];
+        if ((*found)->plan == plan && (*found)->free <= begin) {
+            return LIERNE_OK;
+        }
+        nth += (*found)->plan == plan;
+    }
+    const track added = {plan, nth == 1 ? plan : FIRST_EXTRA + (int)t->tracks.count, begin};
+    LIERNE_TRY(LIERNE_VEC_PUSH(&t->tracks, added));
+    *found = &t->tracks.at[t->tracks.count - 1];
+    name_track(t, *found, nth);
+    return LIERNE_OK;
+}
+
+static void add_time(const trace *t, const char *name, int64_t nanoseconds) {
+    lierne_text_add(t->text, ",\"%s\":", name);
+    lierne_text_microseconds(t->text, nanoseconds);
+}
+
+static void print_name(char name[LIERNE_CALL_TEXT], const lierne_entry *e) {
+    if (e->kind == LIERNE_RECORD_STAGE) {
+        snprintf(name, LIERNE_CALL_TEXT, "stage %d", e->stage);
+    } else {
+        lierne_record_print(name, e);
+    }
+}
+
+static void add_bar(const trace *t, const bar *b) {
+    const lierne_entry *e = b->entry;
+    char name[LIERNE_CALL_TEXT];
+    print_name(name, e);
+    next_event(t);
+    lierne_text_add(t->text, "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
+                    name, lierne_record_kind_name(e->kind), t->dump->rank, b->track);
+    add_time(t, "ts", b->begin);
+    add_time(t, "dur", b->end - b->begin);
+    lierne_text_add(t->text,
+                    ",\"args\":{\"plan\":%d,\"what\":\"%s\",\"number\":%lld,\"bytes\":%lld}}",
+                    e->plan, lierne_record_name(e), (long long)e->number, (long long)e->bytes);
+}
+
+/* Message k of those with a peer in a stage. A viewer does not count the end of a bar as part of
+ * it. */
 static void add_arrow(const trace *t, const bar *b, int from, int to, int k) {
     const lierne_entry *e = b->entry;
     const int64_t key[8] = {
@@ -71,10 +145,12 @@ static void add_arrow(const trace *t, const bar *b, int from, int to, int k) {
     next_event(t);
     lierne_text_add(t->text,
                     "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"%s\",\"id\":%llu,"
-                    "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
+                    "\"pid\":%d,\"tid\":%d",
                     sends ? "s" : "f\",\"bp\":\"e",
                     (unsigned long long)(lierne_hash(0, key, sizeof key) >> 12), t->dump->rank,
-                    e->plan, (sends ? b->begin : b->end) * 1e6);
+                    b->track);
+    add_time(t, "ts", sends || b->end == b->begin ? b->begin : b->end - 1);
+    lierne_text_add(t->text, "}");
 }
 
 static void add_arrows(const trace *t, const bar *b, const lierne_messages *messages, bool sends) {
@@ -88,7 +164,7 @@ static void add_arrows(const trace *t, const bar *b, const lierne_messages *mess
 
 static void add_stage(const trace *t, const bar *b) {
     const lierne_entry *e = b->entry;
-    add_bar(t, b, "stage");
+    add_bar(t, b);
     if (b->plan && e->what <= LIERNE_RECORD_ADJOINT) {
         const lierne_route *route = b->plan->parts.side[e->what].route;
         if ((size_t)e->stage < route->stages.count) {
@@ -98,46 +174,45 @@ static void add_stage(const trace *t, const bar *b) {
     }
 }
 
-static void add_entry(const trace *t, size_t i) {
-    const lierne_entry *e = &t->dump->records.at[i];
-    bool stage = e->kind == LIERNE_RECORD_STAGE;
-    const lierne_entry *end = stage || e->kind == LIERNE_RECORD_CALL
-                                  ? find_end(t->dump, i, e->kind == LIERNE_RECORD_CALL)
-                                  : NULL;
-    if (!end) {
-        return; /* another kind, or not ended */
-    }
-    const bar b = {find_plan(t->context, e->plan), e, lierne_dump_time(t->dump, e),
-                   lierne_dump_time(t->dump, end)};
-    if (stage) {
-        add_stage(t, &b);
-    } else {
-        add_bar(t, &b, lierne_record_name(e));
-    }
-}
-
-/* "plan 3: bridge", for each plan that is there. */
-static void add_names(const trace *t) {
-    for (lierne_dependent *d = t->context->dependents; d; d = d->next) {
-        const lierne_plan *plan = lierne_plan_of(d);
-        if (plan) {
-            next_event(t);
-            lierne_text_add(t->text,
-                            "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-                            "\"args\":{\"name\":\"plan %d: %s\"}}",
-                            t->dump->rank, plan->decision, plan->decision, plan->parts.kind);
+/* The stages that have ended, of the call that an entry begins. */
+static void add_stages(const trace *t, size_t from, int on) {
+    const lierne_dump *dump = t->dump;
+    const lierne_entry *call = &dump->records.at[from], *end = find_end(dump, from, true);
+    const lierne_plan *plan = find_plan(t->context, call->plan);
+    for (size_t i = from + 1; i < dump->records.count && &dump->records.at[i] != end; i++) {
+        const lierne_entry *e = &dump->records.at[i];
+        bool stage = e->kind == LIERNE_RECORD_STAGE && same_call(e, call);
+        const lierne_entry *next = stage ? find_end(dump, i, false) : NULL;
+        if (next) {
+            add_stage(t, &(bar){plan, e, on, time_of(t, e), time_of(t, next)});
         }
     }
 }
 
+static lierne_status add_call(trace *t, size_t from) {
+    const lierne_entry *e = &t->dump->records.at[from], *end = find_end(t->dump, from, true);
+    int64_t begin = time_of(t, e);
+    track *at;
+    LIERNE_TRY(find_track(&at, t, e->plan, begin));
+    at->free = end ? time_of(t, end) : INT64_MAX;
+    if (end) {
+        add_bar(t, &(bar){NULL, e, at->id, begin, at->free});
+    }
+    add_stages(t, from, at->id);
+    return LIERNE_OK;
+}
+
 static lierne_status write_trace(lierne_text *text, const lierne_dump *dump,
                                  const lierne_context *context) {
-    const trace t = {text, dump, context};
-    add_names(&t);
-    for (size_t i = 0; i < dump->records.count; i++) {
-        add_entry(&t, i);
+    trace t = {.text = text, .dump = dump, .context = context};
+    lierne_status status = LIERNE_OK;
+    for (size_t i = 0; i < dump->records.count && status == LIERNE_OK; i++) {
+        if (dump->records.at[i].kind == LIERNE_RECORD_CALL) {
+            status = add_call(&t, i);
+        }
     }
-    return LIERNE_OK;
+    lierne_mem_free(t.tracks.at);
+    return status;
 }
 
 lierne_status lierne_context_get_trace(char **text, const lierne_context *context) {

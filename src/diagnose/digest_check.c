@@ -217,7 +217,7 @@ lierne_status lierne_digest_check(lierne_context *context, const lierne_digest_c
     checker c = {.context = context, .out = out, .in = in};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    int64_t call = lierne_context_begin_call(context, "digest check", -1);
+    int64_t call = lierne_context_begin_call(context, "digest check", -1, -1);
     lierne_status status = lierne_spec_take(&c.spec, sizeof c.spec, spec, "spec");
     status = agree(&c, status == LIERNE_OK ? prepare(&c) : status);
     if (status == LIERNE_OK) {

@@ -193,10 +193,10 @@ static void name(lierne_hang *hang, const lierne_hang_context *c, position from,
  * silent for longest does not really wait. */
 static void name_circle(lierne_hang *hang, const lierne_hang_context *c, position from) {
     int rank, silent = from.index;
-    int64_t call;
-    if (lierne_hang_first_difference(&call, &rank, c)) {
+    int64_t place;
+    if (lierne_hang_first_difference(&place, &rank, c)) {
         name(hang, c, from, LIERNE_HANG_MISMATCH, rank);
-        hang->call = call;
+        hang->place = place;
         return;
     }
     for (int i = 0; i < c->n; i++) {

@@ -187,7 +187,7 @@ lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folde
                          .plan = -1,
                          .number = -1,
                          .stage = -1,
-                         .call = -1};
+                         .place = -1};
     lierne_hang_views views = {0};
     reported best = {0};
     lierne_text own = {0};

@@ -18,7 +18,7 @@ static lierne_status begin(lierne_hang_view *view, const lierne_entry *entry) {
                                      .what = entry->what,
                                      .plan = entry->plan,
                                      .number = entry->number,
-                                     .call = control ? -1 : entry->peer,
+                                     .place = control ? -1 : entry->peer,
                                      .stages = entry->stage,
                                      .begun = lierne_dump_time(&view->dump, entry),
                                      .ended = INFINITY};

@@ -14,7 +14,7 @@ typedef struct lierne_hang_operation {
     int what; /* a lierne_record_call or lierne_record_control */
     int plan;
     int64_t number;
-    int64_t call; /* among those that execute; -1: a control's */
+    int64_t place; /* in the order of the context's executing calls; -1: a control's */
     int stage;
     int stages;
     double begun;
@@ -65,9 +65,9 @@ static inline int lierne_hang_rank(const lierne_hang_context *c, int index) {
 /* find.c. The culprit of a context; kind NONE without one. *waits: since when `waiting` waits.
  * Errors: NO_MEMORY. */
 lierne_status lierne_hang_judge(lierne_hang *hang, double *waits, const lierne_hang_context *c);
-/* differ.c. The first call in which a rank differs from most others: *call and *rank; false if
+/* differ.c. The first call in which a rank differs from most others: *place and *rank; false if
  * there is none. */
-bool lierne_hang_first_difference(int64_t *call, int *rank, const lierne_hang_context *c);
+bool lierne_hang_first_difference(int64_t *place, int *rank, const lierne_hang_context *c);
 
 /* report.c. Adds what was found. */
 void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne_hang_context *c);

@@ -10,12 +10,13 @@
           */
 
 void lierne_hang_print_operation(lierne_text *text, const lierne_hang_operation *o) {
-    const lierne_entry entry = {.kind = o->control ? LIERNE_RECORD_CONTROL : LIERNE_RECORD_CALL,
-                                .what = o->what};
-    lierne_text_add(text, "%s %lld", lierne_record_name(&entry), (long long)o->number);
-    if (!o->control) {
-        lierne_text_add(text, " of plan %d", o->plan);
-    }
+    char name[LIERNE_CALL_TEXT];
+    lierne_record_print(name, &(lierne_entry){.kind = o->control ? LIERNE_RECORD_CONTROL
+                                                                 : LIERNE_RECORD_CALL,
+                                              .what = o->what,
+                                              .plan = o->plan,
+                                              .number = o->number});
+    lierne_text_add(text, "%s", name);
 }
 
 static const lierne_hang_view *view_of(const lierne_hang_context *c, int rank) {
@@ -63,20 +64,21 @@ static void add_culprit(lierne_text *text, const lierne_hang *hang) {
 static void add_difference(lierne_text *text, const lierne_hang *hang,
                            const lierne_hang_context *c) {
     const int ranks[2] = {hang->rank, hang->waiting};
-    lierne_text_add(text, "first difference: call %lld", (long long)hang->call);
+    lierne_text_add(text, "first difference:");
     for (int i = 0; i < 2; i++) {
         const lierne_hang_view *view = view_of(c, ranks[i]);
         const lierne_hang_operation *found = NULL;
         for (size_t k = 0; view && k < view->operations.count; k++) {
             const lierne_hang_operation *o = &view->operations.at[k];
-            found = o->call == hang->call && o->begun <= c->at_time ? o : found;
+            found = o->place == hang->place && o->begun <= c->at_time ? o : found;
         }
-        lierne_text_add(text, "%s on rank %d ", i ? "," : " is", ranks[i]);
+        lierne_text_add(text, i ? ", " : " ");
         if (found) {
             lierne_hang_print_operation(text, found);
         } else {
-            lierne_text_add(text, "none");
+            lierne_text_add(text, "no call");
         }
+        lierne_text_add(text, " on rank %d", ranks[i]);
     }
     lierne_text_add(text, "\n");
 }
@@ -171,7 +173,7 @@ void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne
     const lierne_hang_view *culprit = view_of(c, hang->rank);
     const lierne_dump *dump = &c->at[0]->dump;
     add_culprit(text, hang);
-    if (hang->kind == LIERNE_HANG_MISMATCH && hang->call >= 0) {
+    if (hang->kind == LIERNE_HANG_MISMATCH && hang->place >= 0) {
         add_difference(text, hang, c);
     }
     if (culprit) {

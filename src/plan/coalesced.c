@@ -130,7 +130,7 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
         }
         fields[1] = lierne_field_list("plans", LIERNE_ITEM_I64, numbers, (size_t)n);
     }
-    int64_t call = lierne_context_begin_call(context, "coalescing plans", -1);
+    int64_t call = lierne_context_begin_call(context, "coalescing plans", -1, -1);
     status = agree(context, status, fields, x, &decision);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {

@@ -224,7 +224,7 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     if (status == LIERNE_OK) {
         status = make(&plan, context, parts, NULL);
     }
-    int64_t call = lierne_context_begin_call(context, "planning", -1);
+    int64_t call = lierne_context_begin_call(context, "planning", -1, -1);
     status = decide(context, waits, status, plan, fields, nfields, &decision);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
@@ -319,7 +319,7 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     if (status == LIERNE_OK) {
         status = make(&next, context, parts, plan);
     }
-    int64_t call = lierne_context_begin_call(context, "planning again", plan->decision);
+    int64_t call = lierne_context_begin_call(context, "planning again", -1, plan->decision);
     status = decide(context, waits, status, next, fields, nfields, &decision);
     lierne_context_end_call(context, call, status);
     if (status == LIERNE_OK) {

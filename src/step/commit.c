@@ -246,7 +246,7 @@ static lierne_status create(lierne_run **out, lierne_context *context,
         run->context = context;
         status = prepare(run, context, schedule, spec, &concurrent);
     }
-    int64_t call = lierne_context_begin_call(context, "committing", -1);
+    int64_t call = lierne_context_begin_call(context, "committing", -1, -1);
     status = lierne_run_agree(run, context, status, concurrent);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {

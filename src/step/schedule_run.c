@@ -5,17 +5,10 @@
  * So the order of a queue lies here and not in the transport, which would move everything at once.
  * All queues are looked at in turn; a poll of any request progresses all of them. */
 #include "step/schedule_run.h"
+#include "plan/object.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-/* Events are closer to each other than the clock of deadlines can tell. */
-static double exact_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static const lierne_recorded_operation *recorded(const lierne_run *run, int i) {
     return &run->schedule->operations.at[i];
@@ -55,7 +48,7 @@ static void record(const lierne_run *run, int i, lierne_record_kind kind) {
 }
 
 static void complete(lierne_run *run, int queue, int i) {
-    run->operations[i].ended = exact_now();
+    run->operations[i].ended = lierne_recorder_nanoseconds();
     record(run, i, LIERNE_RECORD_OPERATED);
     run->operations[i].request = NULL;
     run->next[queue] = find_next(run, queue, i + 1);
@@ -64,13 +57,15 @@ static void complete(lierne_run *run, int queue, int i) {
 /* Does the part of an operation that is free. */
 static lierne_status post(lierne_run *run, int queue, int i) {
     const lierne_recorded_operation *o = recorded(run, i);
-    run->operations[i].resumed = exact_now();
+    run->operations[i].resumed = lierne_recorder_nanoseconds();
     if (o->kind == LIERNE_OPERATION_LOCAL) {
         complete(run, queue, i);
         return LIERNE_OK;
     }
-    return lierne_plan_begin_agreed(&run->operations[i].request, o->plan, o->direction, run->out[i],
-                                    run->in[i]);
+    lierne_request **request = &run->operations[i].request;
+    LIERNE_TRY(lierne_plan_begin_agreed(request, o->plan, o->direction, run->out[i], run->in[i]));
+    run->operations[i].number = (int64_t)(*request)->number;
+    return LIERNE_OK;
 }
 
 static lierne_status poll(lierne_run *run, int queue, int i, bool *moved) {
@@ -92,7 +87,7 @@ static lierne_status advance_queue(lierne_run *run, int queue, bool *moved) {
     }
     lierne_run_operation *o = &run->operations[i];
     if (o->begun == 0 && ready(run, i)) {
-        o->begun = exact_now();
+        o->begun = lierne_recorder_nanoseconds();
         record(run, i, LIERNE_RECORD_OPERATION);
         *moved = true;
     }
@@ -213,7 +208,7 @@ static void reset(lierne_run *run, void *const *out, const void *const *in) {
     run->running = true;
     run->status = LIERNE_OK;
     run->deadline = (lierne_deadline){0};
-    run->issued = exact_now();
+    run->issued = lierne_recorder_nanoseconds();
     run->executions++;
     for (int i = 0; i < count(run); i++) {
         run->operations[i] = (lierne_run_operation){.free = !recorded(run, i)->held};

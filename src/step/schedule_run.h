@@ -11,9 +11,10 @@
 /* An operation of the running execution. */
 typedef struct lierne_run_operation {
     lierne_request *request; /* NULL unless it is posted and not ended */
-    double begun;            /* these: 0 before */
-    double resumed;
-    double ended;
+    int64_t number;          /* of that call, of its plan and direction */
+    int64_t begun;           /* nanoseconds of the system's monotonic clock; these: 0 before */
+    int64_t resumed;
+    int64_t ended;
     bool free; /* it is not held, or was resumed */
 } lierne_run_operation;
 
@@ -39,7 +40,7 @@ struct lierne_run {
     bool external;
     bool running;
     int64_t executions; /* begun so far */
-    double issued;
+    int64_t issued;
     lierne_deadline deadline; /* of nothing progressing; timeout 0: not started */
     lierne_status status;     /* of the execution */
     char message[LIERNE_MESSAGE_SIZE];
@@ -64,8 +65,9 @@ static inline lierne_guard *lierne_run_guard(const lierne_run *run) {
     return run && run->thread ? &run->thread->guard : NULL;
 }
 
-/* schedule_trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
-void lierne_run_write_trace(lierne_text *text, const lierne_run *run);
+/* schedule_trace.c. Adds the events of the last execution as lierne_run_get_trace writes them, with
+ * times since a nanosecond of the calendar. */
+void lierne_run_write_trace(lierne_text *text, const lierne_run *run, int64_t begin);
 /* trace_file.c. Appends them to the file that LIERNE_TRACE names, if it is set. Errors: IO,
  * NO_MEMORY. */
 lierne_status lierne_run_append_trace(const lierne_run *run);

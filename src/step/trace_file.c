@@ -4,7 +4,10 @@
  * nothing is lost where ranks write at the same time. The list is never closed, because no rank
  * knows that it is the last; the trace format allows that. The first rank must not write behind the
  * events of another one: so the beginning is made in a file of its own, which takes the name only
- * if no other has. */
+ * if no other has.
+ *
+ * Several contexts may write to one file. Times therefore count from when the one was created that
+ * wrote first; the first line says when that was. */
 #include "step/schedule_run.h"
 
 #include <errno.h>
@@ -32,8 +35,11 @@ static lierne_status append(const char *path, const char *text, int flags) {
     return status;
 }
 
-static lierne_status begin(const char *path, int rank) {
-    char own[4096];
+#define BEGIN                                                                                      \
+    "[\n{\"name\":\"job_begin\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"calendar_ns\":\""
+
+static lierne_status begin(const char *path, int rank, int64_t created) {
+    char own[4096], text[160];
     if (access(path, F_OK) == 0) {
         return LIERNE_OK;
     }
@@ -42,25 +48,43 @@ static lierne_status begin(const char *path, int rank) {
         errno = ENAMETOOLONG;
         return fail(path, "opened");
     }
-    LIERNE_TRY(append(own, "[\n", O_CREAT | O_TRUNC));
+    snprintf(text, sizeof text, BEGIN "%lld\"}},\n", (long long)created);
+    LIERNE_TRY(append(own, text, O_CREAT | O_TRUNC));
     bool taken = link(own, path) == 0 || errno == EEXIST;
     lierne_status status = taken ? LIERNE_OK : fail(path, "created");
     unlink(own);
     return status;
 }
 
+/* *created: what the first line of the file says; it stays where another program wrote that. */
+static lierne_status read_begin(int64_t *created, const char *path) {
+    char text[160] = "";
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    lierne_status status = n < 0 ? fail(path, "read") : LIERNE_OK;
+    if (n > 0 && strncmp(text, BEGIN, sizeof BEGIN - 1) == 0) {
+        *created = strtoll(text + sizeof BEGIN - 1, NULL, 10);
+    }
+    if (file >= 0) {
+        close(file);
+    }
+    return status;
+}
+
 lierne_status lierne_run_append_trace(const lierne_run *run) {
     const char *path = getenv("LIERNE_TRACE");
+    int64_t created = run->context->recorder.created;
     lierne_text lines = {0};
     char *text;
     if (!path || !*path) {
         return LIERNE_OK;
     }
-    lierne_run_write_trace(&lines, run);
+    LIERNE_TRY(begin(path, run->schedule->rank, created));
+    LIERNE_TRY(read_begin(&created, path));
+    lierne_run_write_trace(&lines, run, created);
     lierne_text_add(&lines, ",\n");
     LIERNE_TRY(lierne_text_take(&lines, &text));
-    lierne_status status = begin(path, run->schedule->rank);
-    status = status == LIERNE_OK ? append(path, text, 0) : status;
+    lierne_status status = append(path, text, 0);
     lierne_mem_free(text);
     return status;
 }

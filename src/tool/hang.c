@@ -31,10 +31,10 @@ static void print_json(const lierne_hang *hang, const char *text) {
     static const char *const whats[] = {"forward", "adjoint", "coalesced forward",
                                         "coalesced adjoint", "control"};
     printf("{\"kind\":\"%s\",\"rank\":%d,\"waiting\":%d,\"what\":\"%s\",\"plan\":%d,"
-           "\"number\":%lld,\"stage\":%d,\"call\":%lld,\"seconds\":%.3f,\"dumps\":%d,"
+           "\"number\":%lld,\"stage\":%d,\"place\":%lld,\"seconds\":%.3f,\"dumps\":%d,"
            "\"damaged\":%d,\"text\":",
            kinds[hang->kind], hang->rank, hang->waiting, hang->waiting < 0 ? "" : whats[hang->what],
-           hang->plan, (long long)hang->number, hang->stage, (long long)hang->call, hang->seconds,
+           hang->plan, (long long)hang->number, hang->stage, (long long)hang->place, hang->seconds,
            hang->ndumps, hang->ndamaged);
     tool_print_string(stdout, text);
     printf("}\n");

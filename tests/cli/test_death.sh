@@ -64,7 +64,7 @@ round() { # round NUMBER SIGNAL [shared]
             ;;
         *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;
         esac
-        if grep -q "^in flight: call [0-9]*, \(forward\|adjoint\) of plan 0, stage [01] of [12], since .* waits for rank [0-9]" "$r" &&
+        if grep -q "^in flight: \(forward\|adjoint\) [0-9]* of plan 0, stage [01] of [12], since .* waits for rank [0-9]" "$r" &&
             grep -q "^rank [0-9] of 4 over $LIERNE_TRANSPORTS: " <(sed 's/shm, mpi/shm,mpi/' "$r"); then ok; else no "round $1: no dump in $r: $(cat "$r")"; fi
     done
     # With SIGKILL somebody waits for the dead one itself, and is told so long before the deadline.

@@ -41,6 +41,13 @@ for e in events:
         ends[e["id"]].append(e)
 assert {e["pid"] for e in events} == set(range(4))
 assert sum(e["ph"] == "X" and e["cat"] == "call" for e in events) >= 4 * 2 * 16
+call = {(e["pid"], *map(e["args"].get, ("plan", "what", "number"))): e["args"]["bytes"]
+        for e in events if e["ph"] == "X" and e["cat"] == "call"}
+stages = collections.Counter()
+for e in events:
+    if e["ph"] == "X" and e["cat"] == "stage":
+        stages[(e["pid"], *map(e["args"].get, ("plan", "what", "number")))] += e["args"]["bytes"]
+assert all(call[key] == stages[key] for key in call) and max(call.values()) > 0
 assert len(ends) > 60
 # The ring may have the last calls of one rank and not those of another.
 both = [sorted(pair, key=lambda e: e["ph"], reverse=True) for pair in ends.values() if len(pair) == 2]
@@ -50,6 +57,8 @@ for send, receive in both:
     assert send["ts"] < receive["ts"]
 END
 verdict $? "the trace of a run"
+python3 tests/cli/trace.py "$trace" >"$work/out" 2>&1
+verdict $? "bars of one track nest, and arrows lie in them: $(tail -n 3 "$work/out")"
 "$build/lierne" run $bridge --trace "$work/none/trace.json" >"$work/out" 2>&1 </dev/null
 [ $? = 2 ] && grep -q "trace.json: No such file" "$work/out"
 verdict $? "a trace that cannot be written: $(tail -n 3 "$work/out")"

@@ -170,7 +170,7 @@ static bool is_right(const hang_case *c, const lierne_hang *h) {
     case FAULT_SKIPPED:
     case FAULT_ORDER:
     case FAULT_PLAN:
-        return h->kind == LIERNE_HANG_MISMATCH && h->call == c->step;
+        return h->kind == LIERNE_HANG_MISMATCH && h->place == c->step;
     default:
         return h->kind == LIERNE_HANG_MISSING || h->kind == LIERNE_HANG_SILENT ||
                h->kind == LIERNE_HANG_LATE || h->kind == LIERNE_HANG_ENDED;
@@ -183,8 +183,8 @@ bool hang_case_judge(const hang_case *c, const char *folder, char *why, size_t s
     lierne_status status = lierne_hang_find(&hang, &text, folder);
     bool right =
         status == LIERNE_OK && hang.rank == c->culprit && hang.ndamaged == 0 && is_right(c, &hang);
-    snprintf(why, size, "kind %d, rank %d, number %lld, call %lld: %s", hang.kind, hang.rank,
-             (long long)hang.number, (long long)hang.call, text ? text : lierne_last_error());
+    snprintf(why, size, "kind %d, rank %d, number %lld, place %lld: %s", hang.kind, hang.rank,
+             (long long)hang.number, (long long)hang.place, text ? text : lierne_last_error());
     lierne_text_destroy(text);
     return right;
 }

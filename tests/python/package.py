@@ -736,7 +736,7 @@ class Hangs(unittest.TestCase):
             states = self.hang(folder)
             found = lierne.hangs.find(folder)
             dump = lierne.hangs.read(os.path.join(folder, sorted(os.listdir(folder))[0]))
-        self.assertEqual((found["kind"], found["rank"], found["call"]), ("mismatch", 2, 1))
+        self.assertEqual((found["kind"], found["rank"], found["place"]), ("mismatch", 2, 1))
         self.assertIn("rank 2 is in another operation", found["text"])
         self.assertEqual([state["state"] for state in states], ["dead"] * 3)
         self.assertEqual((dump["rank"], dump["state"]), (0, "dead"))
@@ -748,7 +748,7 @@ class Hangs(unittest.TestCase):
                 return lierne.hangs.trace(context)
             events = sum(world.run(rank), [])
         self.assertEqual({e["pid"] for e in events if e["ph"] == "X"}, {0, 1})
-        self.assertIn("forward 0", [e["name"] for e in events])
+        self.assertIn("forward 0 of plan 0", [e["name"] for e in events])
 
     def test_files_for_the_analyser_of_pytorch(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -123,7 +123,7 @@ Test(hang, a_call_is_recorded_with_its_stage_and_end) {
     }
     const cJSON *stage = cJSON_GetArrayItem(entries, n - 2);
     cr_assert_eq(number(stage, "bytes"), 4 * COUNT * 4, "two messages each way");
-    cr_assert_eq(number(cJSON_GetArrayItem(entries, n - 3), "call"), 1);
+    cr_assert_eq(number(cJSON_GetArrayItem(entries, n - 3), "place"), 1);
     cr_assert_str_eq(string(cJSON_GetArrayItem(entries, n - 1), "status"), "LIERNE_OK");
     cJSON_Delete(json);
     close_world(&w);
@@ -355,7 +355,7 @@ Test(hang, of_two_that_wait_the_silent_one_is_named) {
         const lierne_recorder_spec spec = {.rank = r, .world = 2, .members = 2, .capacity = 64};
         lierne_entry e = {.kind = LIERNE_RECORD_CALL, .plan = 3, .number = 4};
         cr_assert_eq(lierne_recorder_open(&recorders[r], &spec), LIERNE_OK);
-        lierne_recorder_meet(&recorders[r], 77);
+        lierne_recorder_meet(&recorders[r], 77, lierne_recorder_calendar());
         lierne_recorder_add(&recorders[r], &e);
         e = (lierne_entry){.kind = LIERNE_RECORD_WAIT, .plan = 3, .number = 4, .peer = 1 - r};
         lierne_recorder_add(&recorders[r], &e);

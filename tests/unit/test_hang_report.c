@@ -88,7 +88,7 @@ static lierne_recorder *join(job *j, int rank, uint64_t context, uint64_t proces
         .rank = rank, .world = 2, .members = 2, .capacity = 64, .process = process};
     lierne_recorder *r = &j->recorders[j->n++];
     cr_assert_eq(lierne_recorder_open(r, &spec), LIERNE_OK);
-    lierne_recorder_meet(r, context);
+    lierne_recorder_meet(r, context, lierne_recorder_calendar());
     return r;
 }
 
@@ -201,7 +201,7 @@ Test(hang_report, a_difference_in_the_first_call_is_named) {
         call_in_order(own, 1, 5, 1 - r);
     }
     char *text = find(&hang, &j);
-    cr_assert(hang.kind == LIERNE_HANG_MISMATCH && hang.rank == 1 && hang.call == 0, "%s", text);
+    cr_assert(hang.kind == LIERNE_HANG_MISMATCH && hang.rank == 1 && hang.place == 0, "%s", text);
     for (int r = 0; r < 2; r++) {
         char line[64];
         snprintf(line, sizeof line, "\nrank %d: in forward 0 of plan 5, stage 0 of 0", r);

@@ -181,8 +181,9 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
     double start = lierne_now();
     cr_assert_eq(lierne_plan_forward(plans[0], y, x, NULL), LIERNE_ERR_TIMEOUT);
     cr_assert(lierne_now() - start < 10);
-    cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages "
-                                          "missing after 0.2 s, with rank 1"),
+    cr_assert(strstr(lierne_last_error(),
+                     "rank 0: forward 0 of plan 0, stage 0 of 1: 1 of 2 messages "
+                     "missing after 0.2 s, with rank 1"),
               "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_forward_begin(&request, plans[0], y, x, NULL), LIERNE_ERR_TIMEOUT,
                  "it is dead");
@@ -192,9 +193,9 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
     char dump[1024], little[10];
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
     cr_assert(strstr(dump, "rank 0 of 2 over sim: 2 calls\n"), "%s", dump);
-    cr_assert(strstr(dump, "in flight: call 1, forward of plan 0, stage 0 of 1"), "%s", dump);
+    cr_assert(strstr(dump, "in flight: forward 0 of plan 0, stage 0 of 1"), "%s", dump);
     cr_assert(strstr(dump, "waits for rank 1 (sim)\n"), "%s", dump);
-    cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
+    cr_assert(strstr(dump, "\nplanning, LIERNE_OK after"), "%s", dump);
     cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)),
                  LIERNE_OK);
     cr_assert_eq(lierne_plan_forward(plans[1], y, x, NULL), LIERNE_ERR_TIMEOUT,

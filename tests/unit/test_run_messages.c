@@ -123,7 +123,7 @@ static int count_bars(const cJSON *events, const cJSON *end) {
         if (*cJSON_GetObjectItem(e, "ph")->valuestring == 'X' &&
             number(e, "pid") == number(end, "pid") && number(e, "tid") == number(end, "tid")) {
             double from = number(e, "ts"), at = number(end, "ts");
-            n += from <= at + 0.002 && at <= from + number(e, "dur") + 0.002; /* rounded */
+            n += from <= at && at < from + number(e, "dur");
         }
     }
     return n;

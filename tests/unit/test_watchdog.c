@@ -104,7 +104,7 @@ Test(watchdog, a_call_that_fails_after_its_end_kills_the_context) {
     cr_assert_eq(await_status(w.contexts[0], 20), LIERNE_ERR_TIMEOUT);
     cr_assert(strstr(lierne_last_error(),
                      "the context is dead, destroy it; lierne_plan_forward failed: "
-                     "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages"),
+                     "rank 0: forward 0 of plan 0, stage 0 of 1: 1 of 2 messages"),
               "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_adjoint(w.plans[0], w.out[0], w.in[0], w.streams[0]),
                  LIERNE_ERR_TIMEOUT);
@@ -249,8 +249,8 @@ Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
     cr_assert_eq(await_status(context, 2 * TIMEOUT), LIERNE_OK, "%s", lierne_last_error());
     passed = 1; /* its begin */
     cr_assert_eq(await_status(context, 20), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1: the stream reached it"), "%s",
-              lierne_last_error());
+    cr_assert(strstr(lierne_last_error(), "rank 0: forward 0 of plan 0: the stream reached it"),
+              "%s", lierne_last_error());
     cr_assert_eq(aborted, 1);
     cr_assert_eq(entered, 5, "the thread is not on the context's device");
     cr_assert_eq(lierne_plan_forward(plan, out, in, &stream), LIERNE_ERR_TIMEOUT);
@@ -286,7 +286,7 @@ static void found_hanging(int n, int full, const char *says) {
 Test(watchdog, a_call_that_hangs_among_many_is_found) {
     const char *far = "a call that the host was far ahead of";
     int places = LIERNE_WATCHED_CALLS;
-    found_hanging(3 * places, places - 1, "call 8: the stream reached it");
+    found_hanging(3 * places, places - 1, "forward 7 of plan 0: the stream reached it");
     found_hanging(3 * places, places, far);
     found_hanging(3 * places, 2 * places, far);
     found_hanging(3 * places, 3 * places - 1, far);
@@ -359,7 +359,7 @@ Test(watchdog, an_error_of_the_device_is_told) {
     broken = 1;
     cr_assert_eq(await_status(context, 20), LIERNE_ERR_TRANSPORT);
     cr_assert(strstr(lierne_last_error(),
-                     "lierne_plan_forward failed: rank 0: forward, call 2, after it "
+                     "lierne_plan_forward failed: rank 0: forward 1 of plan 0, after it "
                      "was begun: the device is broken"),
               "%s", lierne_last_error());
     broken = 0;

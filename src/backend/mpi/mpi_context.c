@@ -115,7 +115,8 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
     bool reached = lierne_mpi_map_flags(m);
     const lierne_shm_ranks ranks = {m->ranks, m->flag, m->world, m->flags != NULL};
     lierne_context_map_shm(context, &ranks, shm);
-    lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(m->ranks));
+    lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(m->ranks),
+                         (int64_t)m->ranks[0].created);
     lierne_context_number_nodes(context, m->ranks, m->world);
     lierne_mem_free(m->ranks);
     m->ranks = NULL;

@@ -39,7 +39,8 @@ static lierne_status find_nodes(lierne_context *context, lierne_oob_state *s,
     LIERNE_TRY(lierne_oob_meet(s));
     const lierne_shm_ranks ranks = {s->infos, s->flag, s->world, s->flags != NULL};
     lierne_context_map_shm(context, &ranks, shm);
-    lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(s->infos));
+    lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(s->infos),
+                         (int64_t)s->infos[0].created);
     lierne_context_number_nodes(context, s->infos, s->world);
     LIERNE_TRY(lierne_oob_share_flags(s, shm, LIERNE_SHM_ANSWERS));
     *decision = lierne_context_start_shm(context, shm, s->crowded);

@@ -16,7 +16,8 @@ lierne_status lierne_context_create_self(lierne_context **out, const lierne_cont
     if (status == LIERNE_OK) {
         status = lierne_context_select_transports(context);
         const int64_t unique[2] = {(int64_t)(intptr_t)context, lierne_recorder_nanoseconds()};
-        lierne_recorder_meet(&context->recorder, lierne_hash(0, unique, sizeof unique));
+        lierne_recorder_meet(&context->recorder, lierne_hash(0, unique, sizeof unique),
+                             lierne_recorder_calendar());
     }
     if (status != LIERNE_OK) {
         lierne_context_drop(context);

@@ -16,6 +16,7 @@ struct lierne_sim {
     lierne_context *contexts; /* per member; control is NULL until the first use */
     lierne_context common;    /* initial value of all contexts; owns their nodes and members */
     uint64_t number;          /* of the world, for its dumps */
+    int64_t created;          /* nanoseconds of the calendar */
     lierne_context *used;     /* the contexts that were used, in the order of first use */
     lierne_context **last_used;
 };
@@ -49,7 +50,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
         (void)lierne_context_open_recorder(context, lierne_recorder_folder()
                                                         ? LIERNE_RECORDER_ENTRIES
                                                         : LIERNE_RECORDER_SIM_ENTRIES);
-        lierne_recorder_meet(&context->recorder, sim->number);
+        lierne_recorder_meet(&context->recorder, sim->number, sim->created);
         *sim->last_used = context;
         sim->last_used = &context->next_used;
     }
@@ -77,6 +78,7 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
     sim->common.owned_by_sim = true;
     const int64_t unique[2] = {(int64_t)(intptr_t)sim, lierne_recorder_nanoseconds()};
     sim->number = lierne_hash(0, unique, sizeof unique);
+    sim->created = lierne_recorder_calendar();
     lierne_status status = lierne_context_fill(&sim->common, spec);
     if (status == LIERNE_OK) {
         status = lierne_context_select_transports(&sim->common);

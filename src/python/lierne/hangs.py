@@ -80,7 +80,7 @@ def _torch_entry(dump, begin, state, end):
     What differs between calls, plan and direction, stands in the place of their size."""
     size = [[begin["plan"] + 1, WHATS.index(begin["what"]) + 1]]
     return {"pg_id": 0, "process_group": (dump["context"], "lierne"),
-            "collective_seq_id": begin["call"], "p2p_seq_id": 0, "op_id": begin["call"],
+            "collective_seq_id": begin["place"], "p2p_seq_id": 0, "op_id": begin["place"],
             "profiling_name": "c10d:all_reduce", "time_created_ns": _nanoseconds(begin),
             "input_sizes": size, "input_dtypes": ["Byte"], "output_sizes": size,
             "output_dtypes": ["Byte"], "state": state,
@@ -88,7 +88,7 @@ def _torch_entry(dump, begin, state, end):
             "time_discovered_completed_ns": _nanoseconds(end), "retired": state == "completed",
             "timeout_ms": round(dump["timeout"] * 1000), "is_p2p": False,
             "frames": [{"name": f"{begin['what']} {begin['number']} of plan {begin['plan']}",
-                        "filename": "lierne", "line": begin["call"]}]}
+                        "filename": "lierne", "line": begin["place"]}]}
 
 
 def to_torch(folder, out):

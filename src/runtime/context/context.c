@@ -259,11 +259,15 @@ lierne_status lierne_context_destroy_dependents(lierne_context *context) {
     return first;
 }
 
-int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan) {
-    int64_t number = context->ncalls++;
-    context->calls[number % LIERNE_CALLS] =
-        (lierne_call){.name = name, .plan = plan, .start = lierne_recorder_now(&context->recorder)};
-    return number;
+int64_t lierne_context_begin_call(lierne_context *context, const char *name, int64_t number,
+                                  int plan) {
+    int64_t call = context->ncalls++;
+    context->calls[call % LIERNE_CALLS] =
+        (lierne_call){.name = name,
+                      .number = number,
+                      .plan = plan,
+                      .start = lierne_recorder_now(&context->recorder)};
+    return call;
 }
 
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
@@ -317,8 +321,8 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     int64_t now = lierne_recorder_now(r);
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
-        used =
-            append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name, c->plan);
+        lierne_call_print(names, c->name, c->number, c->plan);
+        used = append(text, size, used, "%s, ", names);
         double seconds = lierne_recorder_seconds(r, (c->end ? c->end : now) - c->start);
         used = c->end ? append(text, size, used, "%s after %.3f s\n", lierne_status_name(c->status),
                                seconds)

@@ -59,9 +59,10 @@ typedef struct lierne_carrier {
 #define LIERNE_CONTEXT_DUMP_SIZE 4096
 typedef struct lierne_call {
     const char *name; /* "forward" */
-    int plan;
-    int64_t start; /* by the recorder's clock */
-    int64_t end;   /* 0: in flight */
+    int64_t number;   /* of its plan and direction; -1: it executes nothing */
+    int plan;         /* -1: of none */
+    int64_t start;    /* by the recorder's clock */
+    int64_t end;      /* 0: in flight */
     lierne_status status;
 } lierne_call;
 
@@ -257,8 +258,10 @@ lierne_status lierne_context_check_dependents(const lierne_context *context);
 /* Destroys all dependents, the newest first, also after an error: the first one is returned. */
 lierne_status lierne_context_destroy_dependents(lierne_context *context);
 
-/* Records the begin of a call for the dump; returns its number. */
-int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan);
+/* Records the begin of a call for the dump, named as by lierne_call_print; returns its place in the
+ * context's order of calls. */
+int64_t lierne_context_begin_call(lierne_context *context, const char *name, int64_t number,
+                                  int plan);
 /* Records its end. */
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status);
 

@@ -77,21 +77,21 @@ size_t lierne_execution_stage(const lierne_execution *e) {
 }
 
 static lierne_status time_out(const lierne_execution *e) {
-    char missing[128];
+    char missing[128], call[LIERNE_CALL_TEXT];
+    lierne_execution_print_call(call, e);
     if (e->launched && e->deferred) {
         return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
-                           "rank %d: %s, call %lld, stage %zu of %zu: the stream has not done the "
-                           "work before its messages within %g s",
-                           e->context->rank, e->name, (long long)e->call, lierne_execution_stage(e),
-                           e->phases.count, e->context->timeout);
+                           "rank %d: %s, stage %zu of %zu: the stream has not done the work before "
+                           "its messages within %g s",
+                           e->context->rank, call, lierne_execution_stage(e), e->phases.count,
+                           e->context->timeout);
     }
     lierne_execution_list_missing(e, missing, sizeof missing);
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
-                       "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
-                       "after %g s, with rank %s",
-                       e->context->rank, e->name, (long long)e->call, lierne_execution_stage(e),
-                       e->phases.count, e->pending + e->lingering, posted(e), e->context->timeout,
-                       missing);
+                       "rank %d: %s, stage %zu of %zu: %zu of %zu messages missing after %g s, "
+                       "with rank %s",
+                       e->context->rank, call, lierne_execution_stage(e), e->phases.count,
+                       e->pending + e->lingering, posted(e), e->context->timeout, missing);
 }
 
 /* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */

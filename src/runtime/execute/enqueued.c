@@ -264,10 +264,12 @@ lierne_status lierne_execution_await_event(lierne_execution *e) {
     bool done = e->event.done;
     pthread_mutex_unlock(&e->event.lock);
     if (!done) {
+        char call[LIERNE_CALL_TEXT];
+        lierne_execution_print_call(call, e);
         return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
-                           "rank %d: %s, call %lld: the stream did not reach the end "
-                           "of the execution within %g s",
-                           e->context->rank, e->name, (long long)e->call, seconds);
+                           "rank %d: %s: the stream did not reach the end of the execution within "
+                           "%g s",
+                           e->context->rank, call, seconds);
     }
     if (e->status != LIERNE_OK) {
         lierne_set_error(e->message);

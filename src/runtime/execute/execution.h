@@ -177,6 +177,7 @@ struct lierne_execution {
     bool uses_windows; /* some message is packed in one: recorded when it is connected */
     LIERNE_VEC(lierne_segment) segments;
     LIERNE_VEC(lierne_coalesced_message) messages;
+    int64_t bytes; /* of all messages, sent and received */
     LIERNE_VEC(lierne_phase) phases;
     LIERNE_VEC(lierne_staging_pipeline) pipelines;
     lierne_execution_batch batches[LIERNE_MAX_TRANSPORTS]; /* one per transport of the context */
@@ -303,6 +304,12 @@ bool lierne_fused_sums_hold(const lierne_execution *e, const lierne_coalesced_me
 void lierne_fused_sums_run(const lierne_execution *e);
 /* Releases what was held, once the sums have read it. */
 void lierne_fused_sums_release(const lierne_execution *e);
+
+/* Which call the running one is: "forward 6 of plan 3". */
+static inline void lierne_execution_print_call(char text[LIERNE_CALL_TEXT],
+                                               const lierne_execution *e) {
+    lierne_call_print(text, e->name, e->number, e->plan);
+}
 
 /* Counts the messages of the current phase and posts them. */
 lierne_status lierne_execution_begin_phase(lierne_execution *e);

@@ -96,7 +96,9 @@ static lierne_status open_catalogue(catalogue *c, const lierne_execution *e, siz
 static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *m,
                                  lierne_subroute *subroute, const lierne_message *message) {
     lierne_segment segment = {subroute, message};
-    m->bytes += message->elements * (int64_t)subroute->size;
+    int64_t bytes = message->elements * (int64_t)subroute->size;
+    m->bytes += bytes;
+    e->bytes += bytes;
     m->count++;
     return LIERNE_VEC_PUSH(&e->segments, segment);
 }
@@ -406,6 +408,7 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
     LIERNE_TRY(lierne_execution_drain(e));
     lierne_execution_forget_all_gathers(e);
     lierne_short_call_destroy(e); /* its blocks are those of before */
+    e->bytes = 0;
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;
@@ -414,6 +417,7 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
             m->bytes += segment->message->elements * (int64_t)segment->subroute->size;
         }
         e->batches[m->batch].postings[m->slot].bytes = (size_t)m->bytes;
+        e->bytes += m->bytes;
     }
     return record(e);
 }

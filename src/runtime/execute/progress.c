@@ -28,17 +28,16 @@ void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const v
 
 static size_t dump(const lierne_activity *activity, char *text, size_t size, size_t used) {
     const lierne_execution *e = (const lierne_execution *)activity;
-    char missing[128] = "";
+    char missing[128] = "", call[LIERNE_CALL_TEXT];
     if (e->finished || used + 1 >= size) {
         return used;
     }
+    lierne_execution_print_call(call, e);
     lierne_execution_list_missing(e, missing, sizeof missing);
-    int n =
-        snprintf(text + used, size - used,
-                 "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
-                 "for rank %s\n",
-                 (long long)e->call, e->name, e->plan, lierne_execution_stage(e), e->phases.count,
-                 lierne_recorder_since(&e->context->recorder, e->started), missing);
+    int n = snprintf(text + used, size - used,
+                     "in flight: %s, stage %zu of %zu, since %.3f s, waits for rank %s\n", call,
+                     lierne_execution_stage(e), e->phases.count,
+                     lierne_recorder_since(&e->context->recorder, e->started), missing);
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
@@ -78,6 +77,7 @@ void lierne_execution_record_call(lierne_execution *e, int64_t time) {
                                            .plan = e->plan,
                                            .number = e->number,
                                            .peer = (int)(r->calls++ & INT_MAX),
+                                           .bytes = e->bytes,
                                            .time = time});
 }
 
@@ -133,7 +133,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     lierne_execution_reset(e, reduction, stream);
     lierne_execution_set_buffers(e, out, in);
     lierne_execution_set_recorded(e);
-    e->call = lierne_context_begin_call(context, e->name, e->plan);
+    e->call = lierne_context_begin_call(context, e->name, e->number, e->plan);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
     lierne_execution_record_call(e, e->started);
     lierne_context_enter(context);

@@ -19,7 +19,6 @@ typedef struct source {
 struct lierne_short_call {
     const lierne_transport *transport;
     lierne_execution_batch *batch;
-    int64_t bytes;              /* of all messages */
     LIERNE_VEC(source) sources; /* of all sums */
 };
 
@@ -101,9 +100,6 @@ lierne_status lierne_short_call_create(lierne_execution *e) {
     lierne_short_call *s = e->short_call;
     s->batch = &e->batches[e->messages.at[0].batch];
     s->transport = s->batch->transport;
-    for (size_t i = 0; i < e->messages.count; i++) {
-        s->bytes += e->messages.at[i].bytes;
-    }
     LIERNE_TRY(add_ops(e, &plain));
     if (!plain) {
         lierne_short_call_destroy(e);
@@ -223,10 +219,10 @@ static void begin(lierne_execution *e, void *out, const void *in) {
     e->reduction = LIERNE_REDUCTION_SUM;
     e->phase = 0;
     lierne_execution_set_buffers(e, &out, &in);
-    e->call = lierne_context_begin_call(e->context, e->name, e->plan);
+    e->call = lierne_context_begin_call(e->context, e->name, e->number, e->plan);
     e->started = e->context->calls[e->call % LIERNE_CALLS].start;
     lierne_execution_record_call(e, e->started);
-    lierne_execution_record_phase(e, e->short_call->bytes, e->started);
+    lierne_execution_record_phase(e, e->bytes, e->started);
 }
 
 lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *in) {

@@ -36,10 +36,12 @@ static double limit_of(const lierne_execution *e) {
 }
 
 static lierne_status time_out(const lierne_execution *e, const lierne_watched_call *c) {
+    char call[LIERNE_CALL_TEXT];
+    lierne_call_print(call, e->name, c->number, e->plan);
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
-                       "rank %d: %s, call %lld: the stream reached it and has not passed it after "
-                       "%g s: a rank that it exchanges messages with is missing or late",
-                       e->context->rank, e->name, (long long)c->number, limit_of(e));
+                       "rank %d: %s: the stream reached it and has not passed it after %g s: a "
+                       "rank that it exchanges messages with is missing or late",
+                       e->context->rank, call, limit_of(e));
 }
 
 static uint64_t read_epoch(const uint64_t *epoch) {
@@ -70,9 +72,10 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
     return !running || now - c->since <= limit_of(e)
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
-                             "rank %d: %s: the stream reached %s and has not passed it after %g s: "
-                             "a rank that it exchanges messages with is missing or late",
-                             e->context->rank, e->name,
+                             "rank %d: %s of plan %d: the stream reached %s and has not passed it "
+                             "after %g s: a rank that it exchanges messages with is missing or "
+                             "late",
+                             e->context->rank, e->name, e->plan,
                              c->enqueued == LIERNE_REPLAYS
                                  ? "a replay of a captured call"
                                  : "a call that the host was far ahead of",
@@ -81,8 +84,10 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
 
 static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
                                lierne_status failed) {
-    return LIERNE_FAIL(failed, "rank %d: %s, call %lld, after it was begun: %s", e->context->rank,
-                       e->name, (long long)c->number, lierne_error_text());
+    char call[LIERNE_CALL_TEXT];
+    lierne_call_print(call, e->name, c->number, e->plan);
+    return LIERNE_FAIL(failed, "rank %d: %s, after it was begun: %s", e->context->rank, call,
+                       lierne_error_text());
 }
 
 static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, double now) {
@@ -184,7 +189,7 @@ static lierne_watched_call *find_place(lierne_execution *e) {
     *c = (lierne_watched_call){.begun = c->begun,
                                .ended = c->ended,
                                .used = true,
-                               .number = e->call};
+                               .number = e->number};
     return c;
 }
 

@@ -228,7 +228,7 @@ static lierne_status create(lierne_group **out, lierne_context *context,
     LIERNE_TRY(lierne_context_alive(context));
     int64_t uid = context->last_group_uid;
     lierne_status status = prepare(out, context, specs, n, &uid, &fields);
-    int64_t call = lierne_context_begin_call(context, "creating groups", -1);
+    int64_t call = lierne_context_begin_call(context, "creating groups", -1, -1);
     status = lierne_context_agree_all(context, status, fields.at, fields.count, NULL);
     if (status == LIERNE_OK) {
         context->last_group_uid = uid;

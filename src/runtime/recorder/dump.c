@@ -79,6 +79,7 @@ static void read_clock(lierne_dump *dump, const lierne_recorder_header *h) {
     double counted = (double)ticks - (double)h->first_ticks;
     bool known = elapsed > 0 && counted > 0;
     dump->first = h->first_ticks;
+    dump->first_time = h->first_time;
     dump->created = (double)h->epoch * 1e-9;
     dump->ticks = known ? elapsed / counted * 1e-9 : 1e-9;
     dump->alive = lierne_dump_time(dump, &(lierne_entry){.time = atomic_load(&h->alive)});
@@ -184,6 +185,10 @@ void lierne_dump_clear(lierne_dump *dump) {
 
 double lierne_dump_time(const lierne_dump *dump, const lierne_entry *record) {
     return dump->created + ((double)record->time - (double)dump->first) * dump->ticks;
+}
+
+int64_t lierne_dump_nanoseconds(const lierne_dump *dump, const lierne_entry *record) {
+    return dump->first_time + llround((double)(record->time - dump->first) * (dump->ticks * 1e9));
 }
 
 int lierne_dump_member(const lierne_dump *dump, int index) {

@@ -24,6 +24,7 @@ typedef struct lierne_dump {
     int64_t written;                  /* entries since the context was created */
     double ticks;                     /* seconds of a tick */
     int64_t first;                    /* ticks at created */
+    int64_t first_time;               /* and nanoseconds of the system's monotonic clock */
     LIERNE_VEC(lierne_entry) records; /* the oldest first */
 } lierne_dump;
 
@@ -37,13 +38,18 @@ void lierne_dump_clear(lierne_dump *dump);
 
 /* Seconds of the calendar at a record. */
 double lierne_dump_time(const lierne_dump *dump, const lierne_entry *record);
+/* Nanoseconds of the system's monotonic clock at a record of this process. Later records never have
+ * less. */
+int64_t lierne_dump_nanoseconds(const lierne_dump *dump, const lierne_entry *record);
 /* The rank of a member, and the place of a rank among them, or -1. */
 int lierne_dump_member(const lierne_dump *dump, int index);
 int lierne_dump_find(const lierne_dump *dump, int rank);
 /* Writes a dump as a JSON object (docs/hangs.md). */
 void lierne_dump_write(lierne_text *text, const lierne_dump *dump);
-/* "forward", "agreement"; "stage" */
+/* "forward", "agreement" */
 const char *lierne_record_name(const lierne_entry *record);
+/* Which call a record is of, as lierne_call_print says it; of the control's, "agreement 4". */
+void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_entry *record);
 const char *lierne_record_kind_name(int kind);
 /* A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void lierne_dump_string(lierne_text *text, const char *string);

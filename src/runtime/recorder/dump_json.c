@@ -33,6 +33,11 @@ const char *lierne_record_name(const lierne_entry *record) {
                                                                              : "";
 }
 
+void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_entry *record) {
+    lierne_call_print(text, lierne_record_name(record), record->number,
+                      record->kind <= LIERNE_RECORD_END ? record->plan : -1);
+}
+
 void lierne_dump_string(lierne_text *text, const char *string) {
     lierne_text_add(text, "\"");
     while (*string) {
@@ -75,7 +80,7 @@ static void write_record(lierne_text *text, const lierne_dump *dump, const liern
                         (long long)r->bytes);
     }
     if (kind == LIERNE_RECORD_CALL) {
-        lierne_text_add(text, ",\"call\":%d", r->peer);
+        lierne_text_add(text, ",\"place\":%d", r->peer);
     }
     if (kind == LIERNE_RECORD_STAGE || kind == LIERNE_RECORD_WAIT || kind == LIERNE_RECORD_ENDED) {
         lierne_text_add(text, ",\"peer\":%d", r->peer);

@@ -25,10 +25,18 @@
 
 #define RELAXED memory_order_relaxed
 
-int64_t lierne_recorder_nanoseconds(void) {
+static int64_t nanoseconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t lierne_recorder_nanoseconds(void) {
+    return nanoseconds_of(CLOCK_MONOTONIC);
+}
+
+int64_t lierne_recorder_calendar(void) {
+    return nanoseconds_of(CLOCK_REALTIME);
 }
 
 static bool has_counter(void) {
@@ -45,11 +53,9 @@ int64_t lierne_recorder_now(const lierne_recorder *r) {
 }
 
 static void start_clock(lierne_recorder *r) {
-    struct timespec calendar;
     lierne_recorder_header *h = r->header;
     r->own_clock = has_counter();
-    clock_gettime(CLOCK_REALTIME, &calendar);
-    h->epoch = (int64_t)calendar.tv_sec * 1000000000 + calendar.tv_nsec;
+    h->epoch = lierne_recorder_calendar();
     h->first_time = lierne_recorder_nanoseconds();
     h->first_ticks = lierne_recorder_now(r);
     lierne_recorder_beat(r);
@@ -78,7 +84,9 @@ void lierne_recorder_begin(lierne_recorder *r, const lierne_recorder_spec *spec)
     memcpy(h->magic, LIERNE_RECORDER_MAGIC, sizeof h->magic);
 }
 
-void lierne_recorder_meet(lierne_recorder *r, uint64_t context) {
+void lierne_recorder_meet(lierne_recorder *r, uint64_t context, int64_t created) {
+    r->created = created;
+    r->begin = lierne_recorder_nanoseconds() - (lierne_recorder_calendar() - created);
     if (r->header) {
         r->header->context = context ? context : 1;
         atomic_store_explicit(&r->header->state, LIERNE_RECORDER_OPEN, RELAXED);
@@ -125,6 +133,17 @@ void lierne_recorder_beat(const lierne_recorder *r) {
         lierne_recorder_set_clock(r);
         atomic_store_explicit(&r->header->alive, lierne_recorder_now(r), RELAXED);
     }
+}
+
+void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan) {
+    char counted[24] = "", of[24] = "";
+    if (number >= 0) {
+        snprintf(counted, sizeof counted, " %lld", (long long)number);
+    }
+    if (plan >= 0) {
+        snprintf(of, sizeof of, " of plan %d", plan);
+    }
+    snprintf(text, LIERNE_CALL_TEXT, "%s%s%s", name, counted, of);
 }
 
 /* docs/hangs.md has the places of the fields. */

@@ -12,7 +12,8 @@
 
 /* What an entry says. Numbers are part of the file's format. */
 typedef enum lierne_record_kind {
-    LIERNE_RECORD_CALL = 1,       /* an execution was begun; peer: its place among the context's */
+    LIERNE_RECORD_CALL = 1,       /* an execution was begun; peer: its place among the context's;
+                                     bytes: of all its messages */
     LIERNE_RECORD_STAGE = 2,      /* a stage posted its messages; peer: the first of them, or -1 */
     LIERNE_RECORD_WAIT = 3,       /* a message that is missing after a while: peer, bytes */
     LIERNE_RECORD_END = 4,        /* the execution ended; bytes: its status */
@@ -100,6 +101,8 @@ typedef struct lierne_recorder {
     _Atomic uint64_t *entries;
     uint64_t mask;
     size_t bytes;
+    int64_t created;  /* on the first rank, in nanoseconds of the calendar: time 0 of traces */
+    int64_t begin;    /* the same on this rank's monotonic clock */
     int64_t calls;    /* executions so far */
     int64_t controls; /* calls of the control so far */
     unsigned polls;
@@ -119,6 +122,11 @@ typedef struct lierne_recorder_spec {
     unsigned capacity; /* a power of two */
 } lierne_recorder_spec;
 
+/* "forward 6 of plan 3": how every message, report and trace names a call. number counts from 0 on,
+ * per plan and direction. Either number is left out if it is negative. */
+#define LIERNE_CALL_TEXT 80
+void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan);
+
 /* Opens a recorder: in the folder that LIERNE_DUMP_DIR names, or in memory. Errors: IO (no file can
  * be made there), NO_MEMORY; it records nothing then. */
 lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spec *spec);
@@ -126,8 +134,9 @@ lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spe
 const char *lierne_recorder_folder(void);
 /* Closes it. The file stays; it says that the context was destroyed, unless it had died. */
 void lierne_recorder_close(lierne_recorder *r);
-/* The ranks have met: the number of the context, the same on all of them. */
-LIERNE_PRIVATE void lierne_recorder_meet(lierne_recorder *r, uint64_t context);
+/* The ranks have met: the number of the context, and when it was created on its first rank, in
+ * nanoseconds of the calendar. Both are the same on all of them. */
+LIERNE_PRIVATE void lierne_recorder_meet(lierne_recorder *r, uint64_t context, int64_t created);
 /* The context died: its status and the thread's message. */
 void lierne_recorder_die(lierne_recorder *r, int status, const char *message);
 
@@ -140,8 +149,9 @@ void lierne_recorder_beat(const lierne_recorder *r);
 /* Ticks of the recorder's clock in seconds; those since a time of it. */
 double lierne_recorder_seconds(const lierne_recorder *r, int64_t ticks);
 double lierne_recorder_since(const lierne_recorder *r, int64_t ticks);
-/* The recorder's clock; the nanoseconds of the system's monotonic one. */
+/* The recorder's clock; the nanoseconds of the system's monotonic one; those of the calendar. */
 int64_t lierne_recorder_now(const lierne_recorder *r);
 int64_t lierne_recorder_nanoseconds(void);
+int64_t lierne_recorder_calendar(void);
 
 #endif

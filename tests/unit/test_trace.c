@@ -1,0 +1,139 @@
+/* Traces of executing calls (lierne_context_get_trace) as a viewer reads them: calls of one plan
+ * that are in flight together, and times that no double changes. */
+#include "base/base.h"
+#include "lierne.h"
+#include "lierne/sim.h"
+
+#include <cjson/cJSON.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RANKS = 2, COUNT = 4, CALLS = 3, BYTES = 2 * COUNT * 4 /* sent and received */ };
+
+typedef struct world {
+    lierne_sim *sim;
+    lierne_context *contexts[RANKS];
+    lierne_plan *plans[RANKS];
+    lierne_request *requests[RANKS][CALLS];
+    int32_t in[COUNT], out[RANKS][CALLS][RANKS * COUNT];
+} world;
+
+static void begin_all(world *w) {
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = COUNT,
+                                         .dtype = LIERNE_DTYPE_I32,
+                                         .max_inflight = CALLS};
+    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, NULL), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        w->contexts[r] = lierne_sim_get_context(w->sim, r);
+        cr_assert_eq(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &spec), LIERNE_OK);
+    }
+    for (int i = 0; i < CALLS * RANKS; i++) {
+        int r = i % RANKS, call = i / RANKS;
+        cr_assert_eq(lierne_plan_forward_begin(&w->requests[r][call], w->plans[r], w->out[r][call],
+                                               w->in, NULL),
+                     LIERNE_OK);
+    }
+}
+
+static void end_all(world *w) {
+    for (int i = 0; i < CALLS * RANKS; i++) {
+        cr_assert_eq(lierne_request_end(w->requests[i % RANKS][i / RANKS]), LIERNE_OK);
+    }
+}
+
+static cJSON *read_events(const lierne_context *context) {
+    char *text, *whole;
+    cr_assert_eq(lierne_context_get_trace(&text, context), LIERNE_OK);
+    cr_assert(asprintf(&whole, "[%s]", text) > 0);
+    cJSON *events = cJSON_Parse(whole);
+    cr_assert(events, "%s", whole);
+    lierne_text_destroy(text);
+    free(whole);
+    return events;
+}
+
+/* Of an event or of its args. */
+static double number(const cJSON *event, const char *name) {
+    const cJSON *item = cJSON_GetObjectItem(event, name);
+    item = item ? item : cJSON_GetObjectItem(cJSON_GetObjectItem(event, "args"), name);
+    cr_assert(cJSON_IsNumber(item), "%s of %s", name, cJSON_PrintUnformatted(event));
+    return item->valuedouble;
+}
+
+static const char *text_of(const cJSON *event, const char *name) {
+    return cJSON_GetStringValue(cJSON_GetObjectItem(event, name));
+}
+
+/* Whether two bars of one track overlap, and neither lies in the other. Half a nanosecond is what
+ * the sum of two doubles may differ by. */
+static bool cross(const cJSON *a, const cJSON *b) {
+    double begin = number(a, "ts"), end = begin + number(a, "dur");
+    double first = number(b, "ts"), last = first + number(b, "dur"), least = 0.0005;
+    return number(a, "tid") == number(b, "tid") && begin + least < first && first + least < end &&
+           end + least < last;
+}
+
+Test(trace, calls_in_flight_together_have_tracks_of_their_own) {
+    static const char *const names[] = {"plan 0: all_gather", "plan 0: all_gather (2)",
+                                        "plan 0: all_gather (3)"};
+    static world w;
+    int bars = 0, tracks = 0, calls = 0;
+    begin_all(&w);
+    end_all(&w);
+    cJSON *events = read_events(w.contexts[1]);
+    for (const cJSON *a = events->child; a; a = a->next) {
+        bool bar = strcmp(text_of(a, "ph"), "X") == 0;
+        if (strcmp(text_of(a, "name"), "thread_name") == 0) {
+            cr_assert_str_eq(text_of(cJSON_GetObjectItem(a, "args"), "name"), names[tracks++]);
+        }
+        if (bar && strcmp(text_of(a, "cat"), "call") == 0) {
+            char name[32];
+            snprintf(name, sizeof name, "forward %d of plan 0", calls);
+            cr_assert_str_eq(text_of(a, "name"), name);
+            cr_assert(number(a, "number") == calls++ && number(a, "plan") == 0);
+            cr_assert_eq(number(a, "bytes"), BYTES);
+        }
+        bars += bar;
+        for (const cJSON *b = events->child; bar && b; b = b->next) {
+            cr_assert(strcmp(text_of(b, "ph"), "X") != 0 || !cross(a, b), "%s and %s",
+                      cJSON_PrintUnformatted(a), cJSON_PrintUnformatted(b));
+        }
+    }
+    cr_assert(bars == 2 * CALLS && calls == CALLS && tracks == CALLS, "%d, %d, %d", bars, calls,
+              tracks);
+    cJSON_Delete(events);
+    cr_assert_eq(lierne_sim_destroy_all(w.sim), LIERNE_OK);
+}
+
+/* Rank 0 has begun its calls, and rank 1 none. */
+Test(trace, a_call_that_has_not_ended_keeps_its_track) {
+    static world w;
+    begin_all(&w);
+    cJSON *events = read_events(w.contexts[0]);
+    for (const cJSON *e = events->child; e; e = e->next) {
+        cr_assert_str_neq(text_of(e, "ph"), "X");
+    }
+    cr_assert_eq(cJSON_GetArraySize(events), CALLS, "a name for each track");
+    cJSON_Delete(events);
+    end_all(&w);
+    cr_assert_eq(lierne_sim_destroy_all(w.sim), LIERNE_OK);
+}
+
+Test(trace, microseconds_have_all_their_decimals) {
+    static const struct {
+        int64_t nanoseconds;
+        const char *text;
+    } cases[] = {{0, "0.000"},
+                 {7, "0.007"},
+                 {-3021, "-3.021"},
+                 {1795521083140368251, "1795521083140368.251"},
+                 {INT64_MIN, "-9223372036854775.808"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lierne_text text = {0};
+        lierne_text_microseconds(&text, cases[i].nanoseconds);
+        cr_assert_str_eq(text.data, cases[i].text);
+        lierne_text_clear(&text);
+    }
+}
