@@ -300,18 +300,17 @@ static bool reaches(void *self, int peer) {
     return r->world->pairs >> ((r->rank + peer) % 3) & 1;
 }
 
+static const lierne_transport_connects connects = {.describe = describe, .connect = connect_slots};
+static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
 static const lierne_transport connected = {.name = "connected",
-                                           .exposes = true,
                                            .reaches = reaches,
                                            .batch_create = batch_create,
                                            .withdraw = withdraw,
                                            .batch_destroy = batch_destroy,
                                            .post = post,
                                            .poll = poll_lines,
-                                           .describe = describe,
-                                           .connect = connect_slots,
-                                           .exposed = exposed,
-                                           .release = release};
+                                           .connects = &connects,
+                                           .exposes = &exposes};
 
 test_connected *test_connected_attach(lierne_sim *sim, int n, unsigned pairs) {
     test_connected *t = memory_of(1, sizeof *t);

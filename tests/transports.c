@@ -277,16 +277,15 @@ static bool orders_to(void *self, int peer) {
     return serves(r, r->world->pairs.ordered, peer);
 }
 
+static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
 static const lierne_transport exposing = {.name = "exposing",
-                                          .exposes = true,
                                           .reaches = exposes_to,
                                           .batch_create = batch_create,
                                           .withdraw = withdraw,
                                           .batch_destroy = free,
                                           .post = expose,
                                           .poll = poll_exposed,
-                                          .exposed = exposed,
-                                          .release = release};
+                                          .exposes = &exposes};
 static const lierne_transport ordered = {.name = "ordered",
                                          .ordered = true,
                                          .reaches = orders_to,

@@ -281,6 +281,8 @@ static void print(const void *self, char *text, size_t size) {
              (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes, ipc->driver->shares);
 }
 
+static const lierne_transport_connects connects = {.describe = describe, .connect = connect_ends};
+
 const lierne_transport lierne_ipc_transport = {
     .name = "ipc",
     .executor = LIERNE_EXECUTOR_STREAM,
@@ -298,9 +300,8 @@ const lierne_transport lierne_ipc_transport = {
     .poll = poll_posted,
     .check = check,
     .abort = end_steps,
-    .describe = describe,
-    .connect = connect_ends,
     .window_at = window_at,
     .before_packing = before_packing,
     .after_unpacking = after_unpacking,
+    .connects = &connects,
 };

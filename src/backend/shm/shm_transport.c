@@ -444,9 +444,11 @@ static bool free_memory(void *self, void *memory) {
     return lierne_segment_free(&((lierne_shm *)self)->own, memory);
 }
 
+static const lierne_transport_connects connects = {.describe = describe, .connect = connect_ends};
+static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
+
 const lierne_transport lierne_shm_transport = {
     .name = "shm",
-    .exposes = true,
     .close = close_state,
     .print = print,
     .alloc = alloc,
@@ -460,13 +462,11 @@ const lierne_transport lierne_shm_transport = {
     .batch_destroy = batch_destroy,
     .post = post,
     .poll = poll_lines,
-    .describe = describe,
-    .connect = connect_ends,
-    .exposed = exposed,
-    .release = release,
     .wait = wait_step,
     .short_bytes = LIERNE_SHORT_BYTES,
     .post_short = post_short,
     .await_short = await_short,
     .release_short = release_short,
+    .connects = &connects,
+    .exposes = &exposes,
 };

@@ -136,7 +136,7 @@ bool lierne_context_place_transport(lierne_context *context, const lierne_transp
 bool lierne_context_connects(const lierne_context *context) {
     bool connects = false;
     for (int i = 0; i < context->ncarriers; i++) {
-        connects |= context->carriers[i].transport->connect != NULL;
+        connects |= context->carriers[i].transport->connects != NULL;
     }
     return connects;
 }

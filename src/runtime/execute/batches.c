@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m) {
-    return e->context->carriers[m->batch].transport->exposes;
+    return e->context->carriers[m->batch].transport->exposes != NULL;
 }
 
 /* Whether the memory of buffers is a device's, and the transport reads only the host's. */
@@ -100,7 +100,7 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
         }
         LIERNE_TRY(lierne_alloc(&batch->done, n, sizeof *batch->done));
         LIERNE_TRY(lierne_alloc(&batch->postings, n, sizeof *batch->postings));
-        if (carrier->transport->exposes || carrier->transport->connect) {
+        if (carrier->transport->exposes || carrier->transport->connects) {
             LIERNE_TRY(list_parts(e, batch));
         }
         LIERNE_TRY(carrier->transport->batch_create(carrier->self, n, &batch->batch));

@@ -54,7 +54,7 @@ static const lierne_coalesced_message *next_message(lierne_message_walk *w) {
         size_t first = phase->first + (w->sends ? phase->nrecvs : 0);
         while (w->index < n) {
             const lierne_coalesced_message *m = &e->messages.at[first + w->index++];
-            if (e->batches[m->batch].transport->connect) {
+            if (e->batches[m->batch].transport->connects) {
                 return m;
             }
         }
@@ -102,7 +102,8 @@ static lierne_status write_records(const lierne_connection *c, lierne_descriptio
     for (size_t k = 0; k < c->each; k++) {
         const lierne_execution_batch *batch = &side->executions[k]->batches[m->batch];
         lierne_record record = {{0}};
-        LIERNE_TRY(batch->transport->describe(batch->batch, &batch->postings[m->slot], &record));
+        LIERNE_TRY(
+            batch->transport->connects->describe(batch->batch, &batch->postings[m->slot], &record));
         side->own[m->batch][m->slot * c->each + k] = record;
         for (int i = 0; i < LIERNE_RECORD_WORDS; i++) {
             LIERNE_TRY(write_word(d, record.words[i]));
@@ -330,9 +331,9 @@ static lierne_status connect_batches(const lierne_connection *c) {
         lierne_execution *e = side->executions[i % c->each];
         for (int b = 0; b < e->context->ncarriers; b++) {
             const lierne_execution_batch *batch = &e->batches[b];
-            if (batch->batch && batch->transport->connect) {
-                LIERNE_TRY(batch->transport->connect(batch->batch, side->remotes[b],
-                                                     batch->messages.count));
+            if (batch->batch && batch->transport->connects) {
+                LIERNE_TRY(batch->transport->connects->connect(batch->batch, side->remotes[b],
+                                                               batch->messages.count));
             }
         }
         LIERNE_TRY(e->uses_windows ? lierne_execution_record(e) : LIERNE_OK);

@@ -78,7 +78,7 @@ lierne_status lierne_execution_send_first_messages(lierne_context *context,
                                                    const lierne_execution *adjoint);
 
 /* What the two ends of each message know of each other, for the transports that ask for it
- * (lierne_transport.connect). NULL where none of the context's does: every function here takes it,
+ * (lierne_transport_connects). NULL where none of the context's does: every function here takes it,
  * and none then does anything. */
 typedef struct lierne_connection lierne_connection;
 /* Describes the messages of `each` executions of either direction: forward's, then adjoint's. To be

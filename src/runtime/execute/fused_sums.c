@@ -293,7 +293,7 @@ static lierne_status prepare(lierne_fused_sums *f, const lierne_execution *e) {
 static bool any_exposes(const lierne_execution *e) {
     bool any = false;
     for (int b = 0; b < e->context->ncarriers; b++) {
-        any |= e->batches[b].batch && e->batches[b].transport->exposes;
+        any |= e->batches[b].batch && e->batches[b].transport->exposes != NULL;
     }
     return any;
 }

@@ -57,7 +57,8 @@ void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segme
  * them there. */
 static void copy_exposed(const lierne_execution *e, const lierne_coalesced_message *m) {
     const lierne_execution_batch *batch = &e->batches[m->batch];
-    const lierne_part *parts = batch->transport->exposed(batch->batch, m->slot);
+    const lierne_transport_exposes *exposes = batch->transport->exposes;
+    const lierne_part *parts = exposes->exposed(batch->batch, m->slot);
     bool held = false;
     if (!parts) {
         return;
@@ -70,7 +71,7 @@ static void copy_exposed(const lierne_execution *e, const lierne_coalesced_messa
         }
     }
     if (!held) {
-        batch->transport->release(batch->batch, m->slot);
+        exposes->release(batch->batch, m->slot);
     }
 }
 

@@ -87,6 +87,6 @@ void lierne_fused_sums_release(const lierne_execution *e) {
                 f->landings.at[f->landing_of[k]].part = NULL;
             }
         }
-        batch->transport->release(batch->batch, m->slot);
+        batch->transport->exposes->release(batch->batch, m->slot);
     }
 }

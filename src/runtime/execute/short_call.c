@@ -18,6 +18,7 @@ typedef struct source {
 
 struct lierne_short_call {
     const lierne_transport *transport;
+    const lierne_transport_exposes *exposes; /* of the transport */
     lierne_execution_batch *batch;
     LIERNE_VEC(source) sources; /* of all sums */
 };
@@ -100,6 +101,7 @@ lierne_status lierne_short_call_create(lierne_execution *e) {
     lierne_short_call *s = e->short_call;
     s->batch = &e->batches[e->messages.at[0].batch];
     s->transport = s->batch->transport;
+    s->exposes = s->transport->exposes;
     LIERNE_TRY(add_ops(e, &plain));
     if (!plain) {
         lierne_short_call_destroy(e);
@@ -137,7 +139,7 @@ static void copy_own(const lierne_execution *e) {
 }
 
 static const void *exposed(const lierne_short_call *s, const lierne_coalesced_message *m) {
-    return s->transport->exposed(s->batch->batch, m->slot)->base;
+    return s->exposes->exposed(s->batch->batch, m->slot)->base;
 }
 
 /* Messages that land in scratch are read by sums, where they are. */

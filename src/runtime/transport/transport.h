@@ -75,9 +75,35 @@ typedef enum lierne_executor {
 
 struct lierne_heap;
 
+/* The table of a transport ends with its capabilities: what only some transports have. Each is a
+ * struct of which every function is set, or NULL. */
+
+/* It must know the other end of each message before the first call. A plan calls both when it is
+ * made and when its blocks change, never while one of its requests is in flight. All ranks of the
+ * context must then have the transport, also those that it connects with nobody. An error of either
+ * on any rank fails the plan on all. */
+typedef struct lierne_transport_connects {
+    /* Writes the record of a message that the batch will have, given without data and bases. */
+    lierne_status (*describe)(void *batch, const lierne_posting *message, lierne_record *record);
+    /* Takes the other ends of the messages in slots 0 to n - 1, which replace those of an earlier
+     * connect. They stay readable until the next one or until the plan is destroyed, so withdraw
+     * and batch_destroy must not read them. */
+    lierne_status (*connect)(void *batch, const lierne_remote *remotes, size_t n);
+} lierne_transport_connects;
+
+/* It exposes instead of moving: receivers read the sender's memory. A send is then complete when
+ * the receiver has released it. */
+typedef struct lierne_transport_exposes {
+    /* Of a receive that poll has returned: the sender's parts, as many as the receiver has,
+     * readable at these addresses until release. NULL: the transport has written the message into
+     * the receiver's own parts, and there is nothing to release. A transport may decide so for each
+     * message of each call. */
+    const lierne_part *(*exposed)(void *batch, size_t slot);
+    void (*release)(void *batch, size_t slot);
+} lierne_transport_exposes;
+
 typedef struct lierne_transport {
     const char *name;
-    bool exposes;             /* whether it exposes or moves */
     lierne_executor executor; /* which one it serves */
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
@@ -157,7 +183,7 @@ typedef struct lierne_transport {
     lierne_status (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
 
     /* Writes the slots that completed since the last poll into done, which has space for capacity
-     * of them. A send that was exposed is complete when the receiver has released it. */
+     * of them. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
 
     /* NULL, or gets the stream of the next call, on which its posts enqueue; poll then returns them
@@ -174,17 +200,6 @@ typedef struct lierne_transport {
      * after a poll that found none of them. As idle in runtime/control/control.h. */
     bool (*wait)(void *self);
 
-    /* Both NULL unless the transport must know the other end of each message before the
-     * first call. A plan calls them when it is made and when its blocks change, never while one of
-     * its requests is in flight. All ranks of the context must then have the transport, also those
-     * that it connects with nobody. describe writes the record of a message that the batch will
-     * have, given without data and bases. connect gets the other ends of the messages in slots 0 to
-     * n - 1, and replaces those of an earlier connect; they stay readable until the next one or
-     * until the plan is destroyed, so withdraw and batch_destroy must not read them. An error of
-     * either on any rank fails the plan on all. */
-    lierne_status (*describe)(void *batch, const lierne_posting *message, lierne_record *record);
-    lierne_status (*connect)(void *batch, const lierne_remote *remotes, size_t n);
-
     /* All NULL, or of a transport with windows that connects, for messages that are scattered: they
      * need no staging slots, because the sender packs into its window and the receiver unpacks from
      * there (lierne_posting.in_window; the other end of a message need not do so). Where no more
@@ -196,13 +211,6 @@ typedef struct lierne_transport {
                                     size_t n);
     lierne_status (*after_unpacking)(void *batch, int match, const lierne_posting *postings,
                                      size_t n);
-
-    /* Of a transport that exposes, for a receive that poll has returned: the sender's parts, as
-     * many as the receiver has, readable at these addresses until release. NULL: the transport has
-     * written the message into the receiver's own parts, and there is nothing to release. A
-     * transport may decide so for each message of each call. */
-    const lierne_part *(*exposed)(void *batch, size_t slot);
-    void (*release)(void *batch, size_t slot);
 
     /* All NULL and 0, or of a transport that exposes and is polled, for calls of which every
      * message has at most so many bytes, contiguous on this rank (runtime/execute/short_call.c).
@@ -226,6 +234,10 @@ typedef struct lierne_transport {
     lierne_status (*group_create)(void *self, const lierne_transport_group *group, double timeout,
                                   void **communicator);
     lierne_status (*group_destroy)(void *communicator, double timeout, bool alone);
+
+    /* Capabilities. */
+    const lierne_transport_connects *connects;
+    const lierne_transport_exposes *exposes;
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
