@@ -282,12 +282,14 @@ static void print(const void *self, char *text, size_t size) {
 }
 
 static const lierne_transport_connects connects = {.describe = describe, .connect = connect_ends};
+static const lierne_transport_windows windows = {.at = window_at,
+                                                 .before_packing = before_packing,
+                                                 .after_unpacking = after_unpacking};
 
 const lierne_transport lierne_ipc_transport = {
     .name = "ipc",
     .executor = LIERNE_EXECUTOR_STREAM,
     .ordered = true,
-    .windows = true,
     .close = close_state,
     .leave = leave,
     .print = print,
@@ -300,8 +302,6 @@ const lierne_transport lierne_ipc_transport = {
     .poll = poll_posted,
     .check = check,
     .abort = end_steps,
-    .window_at = window_at,
-    .before_packing = before_packing,
-    .after_unpacking = after_unpacking,
     .connects = &connects,
+    .windows = &windows,
 };

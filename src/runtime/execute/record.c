@@ -49,7 +49,7 @@ static int64_t place_of_packed(lierne_execution *e, const lierne_coalesced_messa
     if (!m->in_window) {
         return m->staging;
     }
-    char *at = batch->transport->window_at(batch->batch, m->slot);
+    char *at = batch->transport->windows->at(batch->batch, m->slot);
     e->recorded->window = e->recorded->window ? e->recorded->window : at;
     return (int64_t)((intptr_t)at - (intptr_t)e->recorded->window);
 }
@@ -258,12 +258,12 @@ static const lierne_posting *postings_of(const lierne_execution *e,
 static lierne_status meet_windows(const lierne_execution *e, lierne_recorded_step step) {
     for (int b = 0; e->uses_windows && b < e->context->ncarriers; b++) {
         const lierne_execution_batch *batch = &e->batches[b];
-        const lierne_transport *t = batch->transport;
-        if (batch->batch && t->window_at) {
+        const lierne_transport_windows *w = batch->transport->windows;
+        if (batch->batch && w) {
             size_t n;
             const lierne_posting *postings = postings_of(e, batch, &n);
             bool packs = step == LIERNE_RECORDED_SEND;
-            LIERNE_TRY((packs ? t->before_packing : t->after_unpacking)(batch->batch, e->match,
+            LIERNE_TRY((packs ? w->before_packing : w->after_unpacking)(batch->batch, e->match,
                                                                         postings, n));
         }
     }

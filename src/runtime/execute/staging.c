@@ -37,7 +37,7 @@ static void use_windows(lierne_execution *e) {
     bool records = context->memory->launch && context->stream_driver;
     for (size_t i = 0; records && e->is_only && i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
-        m->in_window = e->batches[m->batch].transport->window_at && is_scattered(e, m);
+        m->in_window = e->batches[m->batch].transport->windows && is_scattered(e, m);
         e->uses_windows |= m->in_window;
     }
 }

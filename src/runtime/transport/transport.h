@@ -32,7 +32,7 @@ typedef struct lierne_posting {
                                  both ends */
     size_t nparts;
     bool all_gathers; /* see lierne_transport */
-    bool in_window;   /* packed in the window of the sender: see lierne_transport */
+    bool in_window;   /* packed in the window of the sender: see lierne_transport_windows */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
@@ -102,13 +102,26 @@ typedef struct lierne_transport_exposes {
     void (*release)(void *batch, size_t slot);
 } lierne_transport_exposes;
 
+/* What is sent goes into windows, memory of its own that peers read; of a transport that connects
+ * and works on streams. Messages that are scattered need no staging slots: the sender packs into
+ * its window and the receiver unpacks from there (lierne_posting.in_window; the other end of a
+ * message need not do so), where no more than one execution of the route has messages. */
+typedef struct lierne_transport_windows {
+    char *(*at)(void *batch, size_t slot); /* the place, after connect */
+    /* What the packing waits for, and that the unpacking is done, as enqueued work: for all
+     * postings of a stage. */
+    lierne_status (*before_packing)(void *batch, int match, const lierne_posting *postings,
+                                    size_t n);
+    lierne_status (*after_unpacking)(void *batch, int match, const lierne_posting *postings,
+                                     size_t n);
+} lierne_transport_windows;
+
 typedef struct lierne_transport {
     const char *name;
     lierne_executor executor; /* which one it serves */
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
-    bool windows; /* what is sent goes into memory of its own, which peers read */
     /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
      * sends one block to all others and has theirs in the order of the ranks, one after another,
      * all postings of the stage come in one post and say so: it may move them as that. The
@@ -200,18 +213,6 @@ typedef struct lierne_transport {
      * after a poll that found none of them. As idle in runtime/control/control.h. */
     bool (*wait)(void *self);
 
-    /* All NULL, or of a transport with windows that connects, for messages that are scattered: they
-     * need no staging slots, because the sender packs into its window and the receiver unpacks from
-     * there (lierne_posting.in_window; the other end of a message need not do so). Where no more
-     * than one execution of the route has messages. window_at: the place, after connect.
-     * before_packing and after_unpacking: what the packing waits for, and that the unpacking is
-     * done, as enqueued work; for all postings of a stage. */
-    char *(*window_at)(void *batch, size_t slot);
-    lierne_status (*before_packing)(void *batch, int match, const lierne_posting *postings,
-                                    size_t n);
-    lierne_status (*after_unpacking)(void *batch, int match, const lierne_posting *postings,
-                                     size_t n);
-
     /* All NULL and 0, or of a transport that exposes and is polled, for calls of which every
      * message has at most so many bytes, contiguous on this rank (runtime/execute/short_call.c).
      * post_short is post of all messages of the batch; false, and nothing was posted, where a send
@@ -238,6 +239,7 @@ typedef struct lierne_transport {
     /* Capabilities. */
     const lierne_transport_connects *connects;
     const lierne_transport_exposes *exposes;
+    const lierne_transport_windows *windows;
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
