@@ -130,6 +130,11 @@ static void close_nccl(void *self) {
     lierne_mem_free(self);
 }
 
+static const lierne_transport_registers registers = {.heap = lierne_nccl_heap,
+                                                     .reserve = lierne_nccl_heap_reserve,
+                                                     .enlist = lierne_nccl_heap_enlist,
+                                                     .decide = lierne_nccl_heap_decide};
+
 const lierne_transport lierne_nccl_transport = {
     .name = "nccl",
     .executor = LIERNE_EXECUTOR_STREAM,
@@ -147,8 +152,5 @@ const lierne_transport lierne_nccl_transport = {
     .poll = poll_posted,
     .check = lierne_nccl_check_async,
     .abort = lierne_nccl_abort,
-    .heap = lierne_nccl_heap,
-    .heap_reserve = lierne_nccl_heap_reserve,
-    .heap_enlist = lierne_nccl_heap_enlist,
-    .heap_decide = lierne_nccl_heap_decide,
+    .registers = &registers,
 };

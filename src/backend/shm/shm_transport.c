@@ -440,22 +440,21 @@ static lierne_status alloc(void *self, void **out, size_t bytes) {
     return lierne_segment_alloc(out, NULL, &((lierne_shm *)self)->own, bytes);
 }
 
-static bool free_memory(void *self, void *memory) {
-    return lierne_segment_free(&((lierne_shm *)self)->own, memory);
+static void free_memory(void *self, void *memory) {
+    lierne_segment_free(&((lierne_shm *)self)->own, memory);
 }
 
 static const lierne_transport_connects connects = {.describe = describe, .connect = connect_ends};
 static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
+static const lierne_transport_memory memory = {.alloc = alloc, .free = free_memory};
+static const lierne_transport_shares shares = {.create = lierne_shm_shared_create,
+                                               .open = lierne_shm_shared_open,
+                                               .close = lierne_shm_shared_close};
 
 const lierne_transport lierne_shm_transport = {
     .name = "shm",
     .close = close_state,
     .print = print,
-    .alloc = alloc,
-    .free = free_memory,
-    .shared_create = lierne_shm_shared_create,
-    .shared_open = lierne_shm_shared_open,
-    .shared_close = lierne_shm_shared_close,
     .reaches = reaches,
     .batch_create = batch_create,
     .withdraw = withdraw,
@@ -469,4 +468,6 @@ const lierne_transport lierne_shm_transport = {
     .release_short = release_short,
     .connects = &connects,
     .exposes = &exposes,
+    .memory = &memory,
+    .shares = &shares,
 };

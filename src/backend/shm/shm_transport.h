@@ -55,7 +55,8 @@ void lierne_shm_start(lierne_shm *shm, bool pulls, bool crowded, const lierne_co
 /* NULL is allowed. */
 void lierne_shm_destroy(lierne_shm *shm);
 
-/* shm_shared.c: memory that ranks of a node write and read together, of lierne_transport. */
+/* shm_shared.c: memory that ranks of a node write and read together, of
+ * lierne_transport_shares. */
 lierne_status lierne_shm_shared_create(void **shared, void **memory, size_t bytes,
                                        lierne_record *name);
 lierne_status lierne_shm_shared_open(void **shared, void **memory, size_t bytes,

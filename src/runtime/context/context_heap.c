@@ -11,7 +11,7 @@ enum { KEPT = 0, REFUSED = 1, BROKEN = 2 };
 
 static const lierne_carrier *provider(const lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
-        if (context->carriers[i].transport->heap) {
+        if (context->carriers[i].transport->registers) {
             return &context->carriers[i];
         }
     }
@@ -20,7 +20,7 @@ static const lierne_carrier *provider(const lierne_context *context) {
 
 lierne_heap *lierne_context_heap(const lierne_context *context) {
     const lierne_carrier *carrier = provider(context);
-    return carrier ? carrier->transport->heap(carrier->self) : NULL;
+    return carrier ? carrier->transport->registers->heap(carrier->self) : NULL;
 }
 
 lierne_status lierne_context_alloc_scratch(void **out, const lierne_context *context,
@@ -44,7 +44,7 @@ static int64_t outcome(lierne_status enlisted) {
 lierne_status lierne_context_grow_heap(lierne_context *context, const lierne_carrier *carrier,
                                        int64_t bytes) {
     const lierne_field field = {.name = "memory that NCCL registers"};
-    const lierne_transport *t = carrier->transport;
+    const lierne_transport_registers *t = carrier->transport->registers;
     int64_t most = bytes;
     if (!t->heap(carrier->self)->grows) {
         return LIERNE_OK;
@@ -53,18 +53,18 @@ lierne_status lierne_context_grow_heap(lierne_context *context, const lierne_car
     if (most == 0) {
         return LIERNE_OK;
     }
-    int64_t worst = t->heap_reserve(carrier->self, most) == LIERNE_OK ? KEPT : REFUSED;
+    int64_t worst = t->reserve(carrier->self, most) == LIERNE_OK ? KEPT : REFUSED;
     lierne_status enlisted = LIERNE_OK;
     LIERNE_TRY(lierne_context_allreduce_max(context, &worst, 1));
     if (worst == KEPT) {
-        enlisted = t->heap_enlist(carrier->self);
+        enlisted = t->enlist(carrier->self);
         worst = outcome(enlisted);
         LIERNE_TRY(lierne_context_allreduce_max(context, &worst, 1));
     }
     if (worst == BROKEN) {
-        t->abort(carrier->self);
+        carrier->transport->abort(carrier->self);
     }
-    t->heap_decide(carrier->self, worst == KEPT);
+    t->decide(carrier->self, worst == KEPT);
     enlisted = outcome(enlisted) == BROKEN ? enlisted : LIERNE_OK;
     return worst == BROKEN ? lierne_context_agree_all(context, enlisted, &field, 1, NULL)
                            : LIERNE_OK;

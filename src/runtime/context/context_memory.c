@@ -9,7 +9,7 @@
 /* The transport that memory comes from, or NULL. */
 static const lierne_carrier *provider(const lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
-        if (context->carriers[i].transport->alloc) {
+        if (context->carriers[i].transport->memory) {
             return &context->carriers[i];
         }
     }
@@ -29,7 +29,7 @@ static lierne_status alloc(lierne_context *context, lierne_context_memory *memor
     const lierne_carrier *carrier = provider(context);
     LIERNE_TRY(lierne_vec_grow(&context->memories.at, context->memories.count,
                                &context->memories.capacity, sizeof *context->memories.at));
-    return carrier ? carrier->transport->alloc(carrier->self, &memory->data, bytes)
+    return carrier ? carrier->transport->memory->alloc(carrier->self, &memory->data, bytes)
                    : alloc_ordinary(memory, bytes);
 }
 
@@ -71,7 +71,7 @@ static bool release(lierne_context *context, void *data) {
         lierne_mem_free(context->memories.at[i].block);
     } else {
         const lierne_carrier *carrier = provider(context);
-        carrier->transport->free(carrier->self, data);
+        carrier->transport->memory->free(carrier->self, data);
     }
     context->memories.at[i] = context->memories.at[--context->memories.count];
     forget_empty(context);

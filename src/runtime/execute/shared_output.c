@@ -11,8 +11,8 @@
 
 struct lierne_shared_output {
     lierne_context *context;
-    const lierne_transport *transport; /* that shares it; NULL: the memory is this rank's own */
-    void *shared;                      /* of the transport */
+    const lierne_transport_shares *shares; /* of a transport; NULL: the memory is this rank's own */
+    void *shared;                          /* of the transport */
     lierne_record name;
     char *memory;
     size_t bytes; /* of a buffer, in whole pages where there are two */
@@ -31,10 +31,10 @@ typedef struct names {
 } names;
 typedef LIERNE_VEC(names) names_list;
 
-static const lierne_transport *sharing(const lierne_context *context) {
+static const lierne_transport_shares *sharing(const lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
-        if (context->carriers[i].transport->shared_create) {
-            return context->carriers[i].transport;
+        if (context->carriers[i].transport->shares) {
+            return context->carriers[i].transport->shares;
         }
     }
     return NULL;
@@ -50,10 +50,10 @@ static bool is_creator(const lierne_shared_output *o) {
 
 static lierne_status reserve(lierne_shared_output *o) {
     void *memory = NULL;
-    if (o->bytes > 0 && !o->transport) {
+    if (o->bytes > 0 && !o->shares) {
         LIERNE_TRY(lierne_alloc(&memory, o->bytes, 1));
     } else if (o->bytes > 0 && is_creator(o)) {
-        LIERNE_TRY(o->transport->shared_create(&o->shared, &memory, 2 * o->bytes, &o->name));
+        LIERNE_TRY(o->shares->create(&o->shared, &memory, 2 * o->bytes, &o->name));
     }
     o->memory = memory;
     return LIERNE_OK;
@@ -65,8 +65,8 @@ lierne_status lierne_shared_output_create(lierne_shared_output **out, lierne_con
     LIERNE_TRY(lierne_alloc(&o, 1, sizeof *o));
     *out = o;
     o->context = context;
-    o->transport = n > 1 ? sharing(context) : NULL;
-    o->bytes = o->transport ? (bytes + PAGE - 1) / PAGE * PAGE : bytes;
+    o->shares = n > 1 ? sharing(context) : NULL;
+    o->bytes = o->shares ? (bytes + PAGE - 1) / PAGE * PAGE : bytes;
     LIERNE_TRY(lierne_alloc(&o->ranks, n, sizeof *o->ranks));
     for (size_t i = 0; i < n; i++) {
         o->ranks[i] = ranks[i];
@@ -109,12 +109,12 @@ static lierne_status open_named(lierne_shared_output *const *outputs, size_t n,
         size_t i = (size_t)m->words[at];
         memcpy(name.words, &m->words[at + 1], sizeof name.words);
         lierne_shared_output *o = i < n ? outputs[i] : NULL;
-        if (!o || !o->transport || o->shared || o->ranks[0] != m->peer) {
+        if (!o || !o->shares || o->shared || o->ranks[0] != m->peer) {
             return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                                "rank %d names memory that this rank does not use", m->peer);
         }
         void *memory;
-        LIERNE_TRY(o->transport->shared_open(&o->shared, &memory, 2 * o->bytes, &name));
+        LIERNE_TRY(o->shares->open(&o->shared, &memory, 2 * o->bytes, &name));
         o->memory = memory;
     }
     return LIERNE_OK;
@@ -168,22 +168,22 @@ lierne_status lierne_shared_outputs_connect(lierne_context *context,
 }
 
 void *lierne_shared_output_get(const lierne_shared_output *o, size_t call) {
-    return o->transport && o->memory ? o->memory + call % 2 * o->bytes : o->memory;
+    return o->shares && o->memory ? o->memory + call % 2 * o->bytes : o->memory;
 }
 
 bool lierne_shared_output_overlaps(const lierne_shared_output *o, const void *data, size_t n) {
     uintptr_t a = (uintptr_t)o->memory, b = (uintptr_t)data;
-    return o->memory && n > 0 && a < b + n && b < a + (o->transport ? 2 : 1) * o->bytes;
+    return o->memory && n > 0 && a < b + n && b < a + (o->shares ? 2 : 1) * o->bytes;
 }
 
 void lierne_shared_output_destroy(lierne_shared_output *o, bool quiet) {
     if (!o) {
         return;
     }
-    if (quiet && !o->transport) {
+    if (quiet && !o->shares) {
         lierne_mem_free(o->memory);
     } else if (quiet && o->shared) {
-        o->transport->shared_close(o->shared);
+        o->shares->close(o->shared);
     }
     lierne_mem_free(o->ranks);
     lierne_mem_free(o);

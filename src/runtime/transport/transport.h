@@ -116,6 +116,39 @@ typedef struct lierne_transport_windows {
                                      size_t n);
 } lierne_transport_windows;
 
+/* It has memory that peers can read in place: zeroed, from the start of a page on. Errors of alloc:
+ * NO_MEMORY. */
+typedef struct lierne_transport_memory {
+    lierne_status (*alloc)(void *self, void **out, size_t bytes);
+    void (*free)(void *self, void *memory);
+} lierne_transport_memory;
+
+/* It moves memory best that all ranks have registered with each other: a heap (heap.h) of the kind
+ * of buffers, for what execution allocates while planning. All ranks add a chunk together, and
+ * agree after each step (runtime/context/context_heap.c). */
+typedef struct lierne_transport_registers {
+    struct lierne_heap *(*heap)(void *self);
+    /* Allocates a chunk of at least so many bytes, the same on all ranks, and adds it to the heap.
+     * Errors: any, of this rank alone; nothing is added. */
+    lierne_status (*reserve)(void *self, int64_t bytes);
+    /* Registers the chunk: collective, at most half of the timeout. Errors: UNSUPPORTED (the
+     * transport is as good as before); others: it is of no further use, and abort follows, which it
+     * must have (lierne_transport_watched). */
+    lierne_status (*enlist)(void *self);
+    /* Keeps the chunk, or frees what there is of it, and the heap grows no more. */
+    void (*decide)(void *self, bool kept);
+} lierne_transport_registers;
+
+/* It has zeroed memory that several ranks of a node write and read. One of them creates it; the
+ * others open it by its name, at any time before the first one closes it. It lives until the last
+ * one has closed it. *memory is where it is in this process. Errors: NO_MEMORY; of open also
+ * UNSUPPORTED (the system refuses it). */
+typedef struct lierne_transport_shares {
+    lierne_status (*create)(void **shared, void **memory, size_t bytes, lierne_record *name);
+    lierne_status (*open)(void **shared, void **memory, size_t bytes, const lierne_record *name);
+    void (*close)(void *shared);
+} lierne_transport_shares;
+
 typedef struct lierne_transport {
     const char *name;
     lierne_executor executor; /* which one it serves */
@@ -149,34 +182,6 @@ typedef struct lierne_transport {
 
     /* Writes a line about its messages so far, for the dump of a context. NULL: it has none. */
     void (*print)(const void *self, char *text, size_t size);
-
-    /* Memory that peers can read in place: zeroed, from the start of a page on. free returns
-     * whether it is memory of the transport. Both NULL unless the transport has such memory. Errors
-     * of alloc: NO_MEMORY. */
-    lierne_status (*alloc)(void *self, void **out, size_t bytes);
-    bool (*free)(void *self, void *memory);
-
-    /* All NULL, or memory of the kind of buffers that all ranks have registered with each other,
-     * which the transport moves best: a heap (heap.h), for what execution allocates while
-     * planning. All ranks add a chunk together, and agree after each step
-     * (runtime/context/context_heap.c). reserve allocates a chunk of at least so many bytes, the
-     * same on all ranks, and adds it to the heap. enlist registers it: collective, at most half of
-     * the timeout. decide: keeps the chunk, or frees what there is of it, and the heap grows no
-     * more. Errors of reserve: any, of this rank alone; nothing is added. Of enlist: UNSUPPORTED
-     * (the transport is as good as before); others: it is of no further use, and abort follows. */
-    struct lierne_heap *(*heap)(void *self);
-    lierne_status (*heap_reserve)(void *self, int64_t bytes);
-    lierne_status (*heap_enlist)(void *self);
-    void (*heap_decide)(void *self, bool kept);
-
-    /* Zeroed memory that several ranks of a node write and read, or all NULL. One of them creates
-     * it; the others open it by its name, at any time before the first one closes it. It lives
-     * until the last one has closed it. *memory is where it is in this process. Errors: NO_MEMORY;
-     * of open also UNSUPPORTED (the system refuses it). */
-    lierne_status (*shared_create)(void **shared, void **memory, size_t bytes, lierne_record *name);
-    lierne_status (*shared_open)(void **shared, void **memory, size_t bytes,
-                                 const lierne_record *name);
-    void (*shared_close)(void *shared);
 
     /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
     bool (*reaches)(void *self, int peer);
@@ -240,6 +245,9 @@ typedef struct lierne_transport {
     const lierne_transport_connects *connects;
     const lierne_transport_exposes *exposes;
     const lierne_transport_windows *windows;
+    const lierne_transport_memory *memory;
+    const lierne_transport_registers *registers;
+    const lierne_transport_shares *shares;
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
