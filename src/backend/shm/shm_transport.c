@@ -450,6 +450,10 @@ static const lierne_transport_memory memory = {.alloc = alloc, .free = free_memo
 static const lierne_transport_shares shares = {.create = lierne_shm_shared_create,
                                                .open = lierne_shm_shared_open,
                                                .close = lierne_shm_shared_close};
+static const lierne_transport_short_calls short_calls = {.bytes = LIERNE_SHORT_BYTES,
+                                                         .post = post_short,
+                                                         .await = await_short,
+                                                         .release = release_short};
 
 const lierne_transport lierne_shm_transport = {
     .name = "shm",
@@ -462,12 +466,9 @@ const lierne_transport lierne_shm_transport = {
     .post = post,
     .poll = poll_lines,
     .wait = wait_step,
-    .short_bytes = LIERNE_SHORT_BYTES,
-    .post_short = post_short,
-    .await_short = await_short,
-    .release_short = release_short,
     .connects = &connects,
     .exposes = &exposes,
     .memory = &memory,
     .shares = &shares,
+    .short_calls = &short_calls,
 };

@@ -17,8 +17,8 @@ typedef struct source {
 } source;
 
 struct lierne_short_call {
-    const lierne_transport *transport;
-    const lierne_transport_exposes *exposes; /* of the transport */
+    const lierne_transport_short_calls *calls; /* of the transport, as exposes */
+    const lierne_transport_exposes *exposes;
     lierne_execution_batch *batch;
     LIERNE_VEC(source) sources; /* of all sums */
 };
@@ -29,8 +29,8 @@ static const lierne_block *block_of(const lierne_execution *e, const lierne_coal
 
 static bool is_short(const lierne_execution *e, const lierne_coalesced_message *m) {
     const lierne_transport *t = e->batches[m->batch].transport;
-    return t->post_short && m->batch == e->messages.at[0].batch && m->count == 1 && m->bytes > 0 &&
-           m->bytes <= (int64_t)t->short_bytes &&
+    return t->short_calls && m->batch == e->messages.at[0].batch && m->count == 1 && m->bytes > 0 &&
+           m->bytes <= (int64_t)t->short_calls->bytes &&
            e->segments.at[m->first].message->blocks.count == 1 &&
            lierne_block_contiguous(block_of(e, m));
 }
@@ -100,8 +100,8 @@ lierne_status lierne_short_call_create(lierne_execution *e) {
     LIERNE_TRY(lierne_alloc(&e->short_call, 1, sizeof *e->short_call));
     lierne_short_call *s = e->short_call;
     s->batch = &e->batches[e->messages.at[0].batch];
-    s->transport = s->batch->transport;
-    s->exposes = s->transport->exposes;
+    s->calls = s->batch->transport->short_calls;
+    s->exposes = s->batch->transport->exposes;
     LIERNE_TRY(add_ops(e, &plain));
     if (!plain) {
         lierne_short_call_destroy(e);
@@ -187,7 +187,7 @@ static lierne_status finish(lierne_execution *e) {
     add(e);
     lierne_status status = lierne_execution_check_senders(e);
     if (status == LIERNE_OK) {
-        e->short_call->transport->release_short(e->short_call->batch->batch);
+        e->short_call->calls->release(e->short_call->batch->batch);
     }
     return end(e, status);
 }
@@ -212,7 +212,7 @@ static bool post(lierne_execution *e) {
         const lierne_segment *segment = &e->segments.at[i];
         b->parts[i].base = lierne_execution_readable(segment->subroute, segment->message->buffer);
     }
-    return e->short_call->transport->post_short(b->batch, e->match, b->postings, b->messages.count);
+    return e->short_call->calls->post(b->batch, e->match, b->postings, b->messages.count);
 }
 
 /* Entries are written before messages are posted: their atomic counter would wait for the stores.
@@ -237,7 +237,6 @@ lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *i
         return wait_longer(e, false);
     }
     copy_own(e);
-    return e->short_call->transport->await_short(e->short_call->batch->batch)
-               ? finish(e)
-               : wait_longer(e, true);
+    return e->short_call->calls->await(e->short_call->batch->batch) ? finish(e)
+                                                                    : wait_longer(e, true);
 }

@@ -149,6 +149,20 @@ typedef struct lierne_transport_shares {
     void (*close)(void *shared);
 } lierne_transport_shares;
 
+/* Calls of which every message is short and contiguous on this rank (runtime/execute/short_call.c);
+ * of a transport that exposes and is polled. */
+typedef struct lierne_transport_short_calls {
+    size_t bytes; /* the most that a message may have */
+    /* post of all messages of the batch; false, and nothing was posted, where a send would have to
+     * wait. */
+    bool (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
+    /* Waits a moment, and returns whether every receive is there, so that exposed shows them;
+     * otherwise the batch is to be polled. */
+    bool (*await)(void *batch);
+    /* Ends all of its messages, in place of poll and release. */
+    void (*release)(void *batch);
+} lierne_transport_short_calls;
+
 typedef struct lierne_transport {
     const char *name;
     lierne_executor executor; /* which one it serves */
@@ -218,17 +232,6 @@ typedef struct lierne_transport {
      * after a poll that found none of them. As idle in runtime/control/control.h. */
     bool (*wait)(void *self);
 
-    /* All NULL and 0, or of a transport that exposes and is polled, for calls of which every
-     * message has at most so many bytes, contiguous on this rank (runtime/execute/short_call.c).
-     * post_short is post of all messages of the batch; false, and nothing was posted, where a send
-     * would have to wait. await_short waits a moment, and returns whether every receive is there,
-     * so that exposed shows them; otherwise the batch is to be polled. release_short then ends all
-     * of its messages, in place of poll and release. */
-    size_t short_bytes;
-    bool (*post_short)(void *batch, int match, const lierne_posting *postings, size_t n);
-    bool (*await_short)(void *batch);
-    void (*release_short)(void *batch);
-
     /* Both NULL unless the transport needs a communicator per group. Each is collective over the
      * members, which all call for their groups in one order, waits for them at most timeout
      * seconds, and is called without the control's lock. group_create writes what it made, which is
@@ -248,6 +251,7 @@ typedef struct lierne_transport {
     const lierne_transport_memory *memory;
     const lierne_transport_registers *registers;
     const lierne_transport_shares *shares;
+    const lierne_transport_short_calls *short_calls;
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
