@@ -26,6 +26,17 @@ typedef struct world {
 static lierne_transport ordered_by_stream;
 static lierne_stream_driver device;
 
+static void set_none(void *batch, void *stream) {
+    (void)batch, (void)stream;
+}
+
+static bool *met_none(void *self) {
+    (void)self;
+    return NULL;
+}
+
+static const lierne_transport_streams streams = {.set = set_none, .met = met_none};
+
 static lierne_status enqueue_nothing(void *stream, lierne_stream_work *work) {
     (void)stream, (void)work;
     return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "a call that cannot be served was enqueued");
@@ -130,7 +141,7 @@ Test(executors, serve_what_they_can_and_reject_the_rest) {
     device = (lierne_stream_driver){.name = "device", .enqueue = enqueue_nothing};
     ordered_by_stream = lierne_sim_transport;
     ordered_by_stream.name = "by_stream";
-    ordered_by_stream.executor = LIERNE_EXECUTOR_STREAM;
+    ordered_by_stream.streams = &streams;
     run(&lierne_sim_transport, host, false, true, NULL);
     run(&lierne_sim_transport, host, true, true, NULL);
     run(&ordered_by_stream, host, true, true, NULL);
@@ -157,7 +168,7 @@ Test(executors, one_direction_that_needs_both) {
     int stream;
     ordered_by_stream = lierne_sim_transport;
     ordered_by_stream.name = "by_stream";
-    ordered_by_stream.executor = LIERNE_EXECUTOR_STREAM;
+    ordered_by_stream.streams = &streams;
     ordered_by_stream.reaches = reaches_the_other_of_two;
     device = (lierne_stream_driver){.name = "device", .enqueue = enqueue_nothing};
     cr_assert_eq(lierne_sim_create(&sim, 3, NULL), LIERNE_OK);

@@ -208,6 +208,13 @@ static void abort_device(void *self) {
     pass(1000000);
 }
 
+static lierne_status check_nothing(void *self) {
+    (void)self;
+    return LIERNE_OK;
+}
+
+static const lierne_transport_watched watched = {.check = check_nothing, .abort = abort_device};
+
 static lierne_context *open_device(lierne_plan **plan, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
@@ -219,7 +226,7 @@ static lierne_context *open_device(lierne_plan **plan, double timeout) {
     space = MOST;
     cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK);
     transport = *context->carriers[0].transport;
-    transport.abort = abort_device;
+    transport.watched = &watched;
     context->carriers[0].transport = &transport;
     context->memory = &test_task_memory;
     context->stream_driver = &device;

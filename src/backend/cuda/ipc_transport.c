@@ -74,6 +74,12 @@ static void set_stream(void *self, void *stream) {
     ((batch *)self)->stream = stream;
 }
 
+/* Mailboxes connect ranks, and no message. */
+static bool *met_none(void *self) {
+    (void)self;
+    return NULL;
+}
+
 /* A mailbox of its own for every message that this execution sends. */
 static lierne_status describe(void *self, const lierne_posting *p, lierne_record *record) {
     batch *b = self;
@@ -285,10 +291,11 @@ static const lierne_transport_connects connects = {.describe = describe, .connec
 static const lierne_transport_windows windows = {.at = window_at,
                                                  .before_packing = before_packing,
                                                  .after_unpacking = after_unpacking};
+static const lierne_transport_streams streams = {.set = set_stream, .met = met_none};
+static const lierne_transport_watched watched = {.check = check, .abort = end_steps};
 
 const lierne_transport lierne_ipc_transport = {
     .name = "ipc",
-    .executor = LIERNE_EXECUTOR_STREAM,
     .ordered = true,
     .close = close_state,
     .leave = leave,
@@ -297,11 +304,10 @@ const lierne_transport lierne_ipc_transport = {
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,
-    .set_stream = set_stream,
     .post = post,
     .poll = poll_posted,
-    .check = check,
-    .abort = end_steps,
     .connects = &connects,
     .windows = &windows,
+    .streams = &streams,
+    .watched = &watched,
 };

@@ -134,23 +134,23 @@ static const lierne_transport_registers registers = {.heap = lierne_nccl_heap,
                                                      .reserve = lierne_nccl_heap_reserve,
                                                      .enlist = lierne_nccl_heap_enlist,
                                                      .decide = lierne_nccl_heap_decide};
+static const lierne_transport_streams streams = {.set = set_stream, .met = met};
+static const lierne_transport_watched watched = {.check = lierne_nccl_check_async,
+                                                 .abort = lierne_nccl_abort};
 
 const lierne_transport lierne_nccl_transport = {
     .name = "nccl",
-    .executor = LIERNE_EXECUTOR_STREAM,
     .ordered = true,
     .all_gathers = true,
-    .met = met,
     .close = close_nccl,
     .leave = lierne_nccl_heap_leave,
     .print = lierne_nccl_print,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,
-    .set_stream = set_stream,
     .post = post,
     .poll = poll_posted,
-    .check = lierne_nccl_check_async,
-    .abort = lierne_nccl_abort,
     .registers = &registers,
+    .streams = &streams,
+    .watched = &watched,
 };

@@ -62,7 +62,7 @@ lierne_status lierne_context_grow_heap(lierne_context *context, const lierne_car
         LIERNE_TRY(lierne_context_allreduce_max(context, &worst, 1));
     }
     if (worst == BROKEN) {
-        carrier->transport->abort(carrier->self);
+        carrier->transport->watched->abort(carrier->self);
     }
     t->decide(carrier->self, worst == KEPT);
     enlisted = outcome(enlisted) == BROKEN ? enlisted : LIERNE_OK;

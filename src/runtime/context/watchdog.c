@@ -29,7 +29,8 @@ struct lierne_watchdog {
 static lierne_status check_transports(const lierne_watchdog *w) {
     for (int i = 0; i < w->context->ncarriers; i++) {
         const lierne_carrier *c = &w->context->carriers[i];
-        LIERNE_TRY(c->transport->check ? c->transport->check(c->self) : LIERNE_OK);
+        const lierne_transport_watched *watched = c->transport->watched;
+        LIERNE_TRY(watched ? watched->check(c->self) : LIERNE_OK);
     }
     return LIERNE_OK;
 }
@@ -60,8 +61,8 @@ static void abort_transports(lierne_watchdog *w) {
     lierne_watchdog_leave(w);
     for (int i = 0; i < w->context->ncarriers; i++) {
         const lierne_carrier *c = &w->context->carriers[i];
-        if (c->transport->abort) {
-            c->transport->abort(c->self);
+        if (c->transport->watched) {
+            c->transport->watched->abort(c->self);
         }
     }
     lierne_watchdog_enter(w);

@@ -16,7 +16,7 @@ bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_
 static bool needs_host(const lierne_execution *e, const lierne_carrier *carrier) {
     const lierne_transport *t = carrier->transport;
     const lierne_memory *memory = e->context->memory;
-    return memory->alloc_host && t->executor != LIERNE_EXECUTOR_STREAM &&
+    return memory->alloc_host && !t->streams &&
            !(t->takes && t->takes(carrier->self, memory->name));
 }
 
@@ -83,9 +83,9 @@ static void list_postings(lierne_execution *e, const lierne_phase *phase) {
 
 static void note_executor(lierne_execution *e, const lierne_transport *transport) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    if (transport->executor == LIERNE_EXECUTOR_STREAM) {
+    if (transport->streams) {
         e->stream_only = transport;
-    } else if (transport->executor == LIERNE_EXECUTOR_POLLED && !(driver && driver->polls)) {
+    } else if (!(driver && driver->polls)) {
         e->polled_only = transport;
     }
 }

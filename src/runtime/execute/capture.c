@@ -23,7 +23,7 @@ static bool connects_late(const lierne_execution *e) {
     for (size_t i = 0; i < e->messages.count; i++) {
         const lierne_coalesced_message *m = &e->messages.at[i];
         const lierne_execution_batch *batch = &e->batches[m->batch];
-        if (batch->transport->met && batch->postings[m->slot].all_gathers) {
+        if (batch->postings[m->slot].all_gathers) {
             return true;
         }
     }

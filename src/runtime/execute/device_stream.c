@@ -24,8 +24,8 @@ void lierne_execution_set_stream(lierne_execution *e, void *stream) {
     e->stream = stream;
     for (int b = 0; b < e->context->ncarriers; b++) {
         const lierne_execution_batch *batch = &e->batches[b];
-        if (batch->batch && batch->transport->set_stream) {
-            batch->transport->set_stream(batch->batch, stream);
+        if (batch->batch && batch->transport->streams) {
+            batch->transport->streams->set(batch->batch, stream);
         }
     }
 }

@@ -75,8 +75,8 @@ static lierne_status prepare(first_messages *m, const lierne_execution *forward,
 /* What the transport has noticed; the error of a peer that gave up, or whose process has ended. */
 static lierne_status check_others(const first_messages *m) {
     const lierne_context *context = m->context;
-    const lierne_transport *t = m->carrier->transport;
-    LIERNE_TRY(t->check ? t->check(m->carrier->self) : LIERNE_OK);
+    const lierne_transport_watched *watched = m->carrier->transport->watched;
+    LIERNE_TRY(watched ? watched->check(m->carrier->self) : LIERNE_OK);
     const lierne_control *control = context->control;
     bool any = control->any_gave_up && control->any_gave_up(context->control_self);
     for (size_t i = 0; i < m->peers.count; i++) {
@@ -117,7 +117,7 @@ static lierne_status exchange(first_messages *m) {
     const lierne_stream_driver *driver = m->context->stream_driver;
     size_t n = 0;
     void *stream = m->context->own_stream;
-    t->set_stream(m->batch, stream);
+    t->streams->set(m->batch, stream);
     LIERNE_TRY(t->post(m->batch, 0, m->postings, 2 * m->peers.count));
     LIERNE_TRY(t->poll(m->batch, m->done, &n));
     LIERNE_TRY(m->passed ? driver->event_record(stream, m->passed) : LIERNE_OK);
@@ -140,9 +140,16 @@ static void close_first_messages(first_messages *m, bool quiet) {
     lierne_mem_free(m->peers.at);
 }
 
+static void give_up(const first_messages *m) {
+    const lierne_transport *t = m->carrier->transport;
+    t->withdraw(m->batch);
+    if (t->watched) {
+        t->watched->abort(m->carrier->self);
+    }
+}
+
 static lierne_status connect_ranks(first_messages *m, const lierne_execution *forward,
                                    const lierne_execution *adjoint, bool *met) {
-    const lierne_transport *t = m->carrier->transport;
     lierne_status status = prepare(m, forward, adjoint, met);
     status = lierne_context_agree_all(m->context, status, NULL, 0, NULL);
     bool quiet = true;
@@ -152,8 +159,7 @@ static lierne_status connect_ranks(first_messages *m, const lierne_execution *fo
         status = quiet ? LIERNE_OK : lierne_context_kill(m->context, status);
     }
     if (!quiet) {
-        t->withdraw(m->batch);
-        t->abort(m->carrier->self);
+        give_up(m);
     }
     for (size_t i = 0; status == LIERNE_OK && i < m->peers.count; i++) {
         met[m->peers.at[i]] = true;
@@ -168,9 +174,9 @@ lierne_status lierne_execution_send_first_messages(lierne_context *context,
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *carrier = &context->carriers[i];
         first_messages m = {.context = context, .carrier = carrier};
-        if (carrier->transport->met) {
-            LIERNE_TRY(connect_ranks(&m, forward, adjoint, carrier->transport->met(carrier->self)));
-        }
+        const lierne_transport_streams *streams = carrier->transport->streams;
+        bool *met = streams ? streams->met(carrier->self) : NULL;
+        LIERNE_TRY(met ? connect_ranks(&m, forward, adjoint, met) : LIERNE_OK);
     }
     return LIERNE_OK;
 }

@@ -65,14 +65,6 @@ typedef struct lierne_transport_group {
     int rank; /* this rank's place among them */
 } lierne_transport_group;
 
-/* What makes the messages of a transport complete: polls of the host, or the order of work on a
- * stream, for which nothing may poll. */
-typedef enum lierne_executor {
-    LIERNE_EXECUTOR_POLLED = 0,
-    LIERNE_EXECUTOR_STREAM = 1,
-    LIERNE_EXECUTOR_BOTH = 2
-} lierne_executor;
-
 struct lierne_heap;
 
 /* The table of a transport ends with its capabilities: what only some transports have. Each is a
@@ -163,9 +155,26 @@ typedef struct lierne_transport_short_calls {
     void (*release)(void *batch);
 } lierne_transport_short_calls;
 
+/* The order of work on a stream makes its messages complete, and nothing may poll: posts enqueue,
+ * and poll returns at once what was posted. Without it the host must poll. */
+typedef struct lierne_transport_streams {
+    /* Takes the stream of the next call. */
+    void (*set)(void *batch, void *stream);
+    /* A flag per rank: whether this rank has had a message with it. Of a transport that connects
+     * two ranks in their first message: execution lets ranks have one while planning, and sets the
+     * flags (runtime/execute/first_messages.c). Returns NULL where no first message is needed. */
+    bool *(*met)(void *self);
+} lierne_transport_streams;
+
+/* It notices errors by itself, and may hang on a device. The watchdog (runtime/context/watchdog.h)
+ * calls both in a thread of its own while others use the transport. */
+typedef struct lierne_transport_watched {
+    lierne_status (*check)(void *self); /* an error that it has noticed since */
+    void (*abort)(void *self);          /* ends what hangs on the device, after an error */
+} lierne_transport_watched;
+
 typedef struct lierne_transport {
     const char *name;
-    lierne_executor executor; /* which one it serves */
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
@@ -174,12 +183,6 @@ typedef struct lierne_transport {
      * all postings of the stage come in one post and say so: it may move them as that. The
      * operation also writes this rank's own block to its place. */
     bool all_gathers;
-
-    /* NULL, or a flag per rank: whether this rank has had a message with it. Of transports that
-     * serve streams only and connect two ranks in their first message. Execution lets ranks have
-     * one while planning, and sets the flags (runtime/execute/first_messages.c). An all-gather may
-     * connect ranks again. */
-    bool *(*met)(void *self);
 
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */
@@ -218,16 +221,6 @@ typedef struct lierne_transport {
      * of them. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
 
-    /* NULL, or gets the stream of the next call, on which its posts enqueue; poll then returns them
-     * at once. Of transports that serve streams only. */
-    void (*set_stream)(void *batch, void *stream);
-
-    /* Both NULL, or for the watchdog (runtime/context/watchdog.h), which calls them in a thread of
-     * its own while others use the transport. check: an error that the transport has noticed since.
-     * abort: ends what hangs on the device, after an error. */
-    lierne_status (*check)(void *self);
-    void (*abort)(void *self);
-
     /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
      * after a poll that found none of them. As idle in runtime/control/control.h. */
     bool (*wait)(void *self);
@@ -252,6 +245,8 @@ typedef struct lierne_transport {
     const lierne_transport_registers *registers;
     const lierne_transport_shares *shares;
     const lierne_transport_short_calls *short_calls;
+    const lierne_transport_streams *streams;
+    const lierne_transport_watched *watched;
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
