@@ -43,10 +43,11 @@ static bool reaches_none(void *self, int peer) {
     return false;
 }
 
+static const lierne_transport_groups with_groups = {.create = group_create,
+                                                    .destroy = group_destroy};
 static const lierne_transport communicators = {.name = "communicators",
                                                .reaches = reaches_none,
-                                               .group_create = group_create,
-                                               .group_destroy = group_destroy};
+                                               .groups = &with_groups};
 
 static lierne_context *context_new(int max_groups) {
     lierne_context *context;

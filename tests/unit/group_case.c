@@ -124,10 +124,10 @@ static bool reaches_none(void *self, int peer) {
     return false;
 }
 
+static const lierne_transport_groups groups = {.create = group_create, .destroy = group_destroy};
 static const lierne_transport transport = {.name = "communicators",
                                            .reaches = reaches_none,
-                                           .group_create = group_create,
-                                           .group_destroy = group_destroy};
+                                           .groups = &groups};
 
 void group_attach(group_state *s, lierne_context *context) {
     group_rank *r = &s->ranks[context->rank];

@@ -88,24 +88,23 @@ static lierne_status post_group(const batch *b, const lierne_posting *postings, 
 }
 
 /* The postings are those of an all-gather: its blocks lie at the places of their ranks. */
-static lierne_status post_all_gather(const batch *b, const lierne_posting *postings, size_t n) {
+static lierne_status post_all_gather(void *self, const lierne_posting *postings, size_t n) {
+    batch *b = self;
     const lierne_posting *sent = &postings[0], *received = &postings[0];
     for (size_t i = 0; i < n; i++) {
         sent = postings[i].receives ? sent : &postings[i];
         received = postings[i].receives ? &postings[i] : received;
     }
     char *all = (char *)received->data - (size_t)received->peer * received->bytes;
-    return lierne_nccl_all_gather(b->nccl, sent->data, all, sent->bytes, b->stream);
+    lierne_posted_add(&b->posted, postings, n);
+    LIERNE_TRY(lierne_nccl_all_gather(b->nccl, sent->data, all, sent->bytes, b->stream));
+    return lierne_nccl_wait(b->nccl, "ncclAllGather");
 }
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     (void)match; /* NCCL has none */
     lierne_posted_add(&b->posted, postings, n);
-    if (n > 0 && postings[0].all_gathers) {
-        LIERNE_TRY(post_all_gather(b, postings, n));
-        return lierne_nccl_wait(b->nccl, "ncclAllGather");
-    }
     lierne_group_cut(&b->cutter, postings, n, LIERNE_GROUP_CALL_OPERATIONS);
     for (size_t first = 0, end; first < n; first = end) {
         for (end = first; end < n && b->cutter.order[end].key == b->cutter.order[first].key;) {
@@ -135,13 +134,13 @@ static const lierne_transport_registers registers = {.heap = lierne_nccl_heap,
                                                      .enlist = lierne_nccl_heap_enlist,
                                                      .decide = lierne_nccl_heap_decide};
 static const lierne_transport_streams streams = {.set = set_stream, .met = met};
+static const lierne_transport_all_gathers all_gathers = {.post = post_all_gather};
 static const lierne_transport_watched watched = {.check = lierne_nccl_check_async,
                                                  .abort = lierne_nccl_abort};
 
 const lierne_transport lierne_nccl_transport = {
     .name = "nccl",
     .ordered = true,
-    .all_gathers = true,
     .close = close_nccl,
     .leave = lierne_nccl_heap_leave,
     .print = lierne_nccl_print,
@@ -153,4 +152,5 @@ const lierne_transport lierne_nccl_transport = {
     .registers = &registers,
     .streams = &streams,
     .watched = &watched,
+    .all_gathers = &all_gathers,
 };

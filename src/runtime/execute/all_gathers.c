@@ -139,7 +139,7 @@ static void set(lierne_execution *e, size_t number, bool is_one) {
 static bool has_transport(const lierne_context *context) {
     bool found = false;
     for (int i = 0; i < context->ncarriers; i++) {
-        found |= context->carriers[i].transport->all_gathers;
+        found |= context->carriers[i].transport->all_gathers != NULL;
     }
     return found;
 }

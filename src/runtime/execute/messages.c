@@ -111,8 +111,13 @@ static const lierne_posting *refresh(const lierne_execution *e, const lierne_coa
 
 static lierne_status post(lierne_execution *e, const lierne_execution_batch *batch,
                           const lierne_posting *postings, size_t n) {
-    e->unposted -= batch->transport->ordered ? n : 0;
-    return n ? batch->transport->post(batch->batch, e->match, postings, n) : LIERNE_OK;
+    const lierne_transport *t = batch->transport;
+    e->unposted -= t->ordered ? n : 0;
+    if (n == 0) {
+        return LIERNE_OK;
+    }
+    return postings[0].all_gathers ? t->all_gathers->post(batch->batch, postings, n)
+                                   : t->post(batch->batch, e->match, postings, n);
 }
 
 lierne_status lierne_execution_post_pipeline(lierne_execution *e,

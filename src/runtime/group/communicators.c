@@ -10,7 +10,7 @@
 #include <string.h>
 
 static bool needs_communicators(const lierne_carrier *carrier) {
-    return carrier->transport->group_create != NULL;
+    return carrier->transport->groups != NULL;
 }
 
 int lierne_groups_count_transports(const lierne_context *context) {
@@ -64,9 +64,9 @@ static lierne_status create_one(lierne_group *group, int i, creation *c) {
                            "within %g s",
                            context->rank, group->purpose, group->n, context->timeout);
     }
-    return context->carriers[i].transport->group_create(context->carriers[i].self, &shown,
-                                                        c->deadline.at - now,
-                                                        &group->communicators[i]);
+    return context->carriers[i].transport->groups->create(context->carriers[i].self, &shown,
+                                                          c->deadline.at - now,
+                                                          &group->communicators[i]);
 }
 
 static void create_all(lierne_group *group, creation *c) {
@@ -85,9 +85,9 @@ static lierne_status destroy_all(lierne_group *group, bool alone) {
     for (int i = group->context->ncarriers - 1; i >= 0; i--) {
         if (group->communicators[i]) {
             lierne_status status =
-                group->context->carriers[i].transport->group_destroy(group->communicators[i],
-                                                                     group->context->timeout,
-                                                                     alone || first != LIERNE_OK);
+                group->context->carriers[i].transport->groups->destroy(group->communicators[i],
+                                                                       group->context->timeout,
+                                                                       alone || first != LIERNE_OK);
             first = first == LIERNE_OK ? status : first;
             group->communicators[i] = NULL;
         }

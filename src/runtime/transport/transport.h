@@ -31,7 +31,7 @@ typedef struct lierne_posting {
     const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at
                                  both ends */
     size_t nparts;
-    bool all_gathers; /* see lierne_transport */
+    bool all_gathers; /* its stage is one: see lierne_transport_all_gathers */
     bool in_window;   /* packed in the window of the sender: see lierne_transport_windows */
 } lierne_posting;
 
@@ -173,17 +173,34 @@ typedef struct lierne_transport_watched {
     void (*abort)(void *self);          /* ends what hangs on the device, after an error */
 } lierne_transport_watched;
 
+/* It has an all-gather; of a transport that works on streams. Used where it serves all messages of
+ * a stage, and every rank of the context sends one block to all others and has theirs in the order
+ * of the ranks, one after another (runtime/execute/all_gathers.c). */
+typedef struct lierne_transport_all_gathers {
+    /* In place of post: all postings of the stage. The operation also writes this rank's own block
+     * to its place, and may connect ranks, so that a capture must not be the first call. */
+    lierne_status (*post)(void *batch, const lierne_posting *postings, size_t n);
+} lierne_transport_all_gathers;
+
+/* It needs a communicator per group. Both are collective over the members, which all call for their
+ * groups in one order, wait for them at most timeout seconds, and are called without the control's
+ * lock. Errors of both: TIMEOUT, PEER_FAILED, TRANSPORT (the context dies). */
+typedef struct lierne_transport_groups {
+    /* Writes what it made, which is not NULL. After an error that only some members got, it is as
+     * if the others had succeeded: they then call destroy alone. Other errors: any, after which the
+     * member takes part in further groups. */
+    lierne_status (*create)(void *self, const lierne_transport_group *group, double timeout,
+                            void **communicator);
+    /* Frees the communicator in any case; with alone set, other members do not call, and it must
+     * not wait for them. */
+    lierne_status (*destroy)(void *communicator, double timeout, bool alone);
+} lierne_transport_groups;
+
 typedef struct lierne_transport {
     const char *name;
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
-    /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
-     * sends one block to all others and has theirs in the order of the ranks, one after another,
-     * all postings of the stage come in one post and say so: it may move them as that. The
-     * operation also writes this rank's own block to its place. */
-    bool all_gathers;
-
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */
     bool (*takes)(const void *self, const char *memory);
@@ -225,18 +242,6 @@ typedef struct lierne_transport {
      * after a poll that found none of them. As idle in runtime/control/control.h. */
     bool (*wait)(void *self);
 
-    /* Both NULL unless the transport needs a communicator per group. Each is collective over the
-     * members, which all call for their groups in one order, waits for them at most timeout
-     * seconds, and is called without the control's lock. group_create writes what it made, which is
-     * not NULL. After an error that only some members got, it is as if the others had succeeded:
-     * they then call group_destroy alone. Errors of both: TIMEOUT, PEER_FAILED, TRANSPORT (the
-     * context dies); of group_create also others, after which the member takes part in further
-     * groups. group_destroy frees the communicator in any case; with alone set, other members do
-     * not call, and it must not wait for them. */
-    lierne_status (*group_create)(void *self, const lierne_transport_group *group, double timeout,
-                                  void **communicator);
-    lierne_status (*group_destroy)(void *communicator, double timeout, bool alone);
-
     /* Capabilities. */
     const lierne_transport_connects *connects;
     const lierne_transport_exposes *exposes;
@@ -247,6 +252,8 @@ typedef struct lierne_transport {
     const lierne_transport_short_calls *short_calls;
     const lierne_transport_streams *streams;
     const lierne_transport_watched *watched;
+    const lierne_transport_all_gathers *all_gathers;
+    const lierne_transport_groups *groups;
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
