@@ -303,6 +303,8 @@ static bool reaches(void *self, int peer) {
 static const lierne_transport_connects connects = {.describe = describe, .connect = connect_slots};
 static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
 static const lierne_transport connected = {.name = "connected",
+                                           .close = lierne_transport_close_nothing,
+                                           .print = lierne_transport_print_nothing,
                                            .reaches = reaches,
                                            .batch_create = batch_create,
                                            .withdraw = withdraw,

@@ -279,6 +279,8 @@ static bool orders_to(void *self, int peer) {
 
 static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
 static const lierne_transport exposing = {.name = "exposing",
+                                          .close = lierne_transport_close_nothing,
+                                          .print = lierne_transport_print_nothing,
                                           .reaches = exposes_to,
                                           .batch_create = batch_create,
                                           .withdraw = withdraw,
@@ -287,6 +289,8 @@ static const lierne_transport exposing = {.name = "exposing",
                                           .poll = poll_exposed,
                                           .exposes = &exposes};
 static const lierne_transport ordered = {.name = "ordered",
+                                         .close = lierne_transport_close_nothing,
+                                         .print = lierne_transport_print_nothing,
                                          .ordered = true,
                                          .reaches = orders_to,
                                          .batch_create = batch_create,

@@ -126,6 +126,8 @@ static bool reaches_none(void *self, int peer) {
 
 static const lierne_transport_groups groups = {.create = group_create, .destroy = group_destroy};
 static const lierne_transport transport = {.name = "communicators",
+                                           .close = lierne_transport_close_nothing,
+                                           .print = lierne_transport_print_nothing,
                                            .reaches = reaches_none,
                                            .groups = &groups};
 

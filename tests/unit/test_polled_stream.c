@@ -46,11 +46,6 @@ static lierne_memory memory;
 static lierne_stream_driver driver;
 static lierne_transport transport;
 
-static bool takes_all(const void *self, const char *name) {
-    (void)self;
-    return strcmp(name, "device") == 0;
-}
-
 /* The simulated network reads and writes device memory. */
 static lierne_status post_device(void *batch, int match, const lierne_posting *postings, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -95,7 +90,6 @@ static void open_world(world *w, bool aware, bool two_shot) {
     driver.required = true;
     transport = lierne_sim_transport;
     if (aware) {
-        transport.takes = takes_all;
         transport.post = post_device;
         transport.poll = poll_device;
     }
@@ -103,6 +97,7 @@ static void open_world(world *w, bool aware, bool two_shot) {
     for (int r = 0; r < RANKS; r++) {
         w->contexts[r] = lierne_sim_get_context(w->sim, r);
         w->contexts[r]->carriers[0].transport = &transport;
+        w->contexts[r]->carriers[0].takes = aware ? "device" : NULL;
         w->contexts[r]->memory = &memory;
         w->contexts[r]->stream_driver = &driver;
         cr_assert_eq(lierne_plan_create_all_reduce(&w->plans[r], w->contexts[r], &reduce),

@@ -213,16 +213,17 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
 
 /* Open MPI and MPICH have a function for it, which standard MPI has not. Without one, or with an
  * MPI that says no, messages go through host memory. */
-static bool takes(const void *self, const char *memory) {
+const char *lierne_mpi_takes(void) {
     int (*query)(void) = NULL;
-    (void)self;
     *(void **)&query = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
-    return strcmp(memory, "cuda") == 0 && query && query() == 1;
+    return query && query() == 1 ? "cuda" : NULL;
 }
 
 const lierne_transport lierne_mpi_transport = {
     .name = "mpi",
-    .takes = takes,
+    .close = lierne_transport_close_nothing,
+    .print = lierne_transport_print_nothing,
+    .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,

@@ -6,5 +6,7 @@
 #include "runtime/transport/transport.h"
 
 extern const lierne_transport lierne_mpi_transport;
+/* What MPI takes beside host memory: the takes of its lierne_carrier. */
+const char *lierne_mpi_takes(void);
 
 #endif

@@ -139,7 +139,7 @@ static lierne_status make_comm(lierne_context *context, lierne_nccl *n, ncclUniq
 /* The smallest window that there is: whether NCCL has them. */
 static lierne_status open_windows(lierne_context *context, lierne_nccl *n, ncclUniqueId *id,
                                   const lierne_field *fields) {
-    const lierne_carrier carrier = {&lierne_nccl_transport, n};
+    const lierne_carrier carrier = {.transport = &lierne_nccl_transport, .self = n};
     n->heap.grows = true;
     lierne_status status = lierne_context_grow_heap(context, &carrier, 1);
     if (status == LIERNE_OK || context->dead != LIERNE_OK) {

@@ -144,6 +144,7 @@ const lierne_transport lierne_nccl_transport = {
     .close = close_nccl,
     .leave = lierne_nccl_heap_leave,
     .print = lierne_nccl_print,
+    .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,

@@ -110,6 +110,8 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
 
 const lierne_transport lierne_oob_transport = {
     .name = "oob",
+    .close = lierne_transport_close_nothing,
+    .print = lierne_transport_print_nothing,
     .reaches = reaches,
     .batch_create = batch_create,
     .withdraw = withdraw,
@@ -120,6 +122,9 @@ const lierne_transport lierne_oob_transport = {
 
 const lierne_transport lierne_socket_transport = {
     .name = "socket",
+    .close = lierne_transport_close_nothing,
+    .print = lierne_transport_print_nothing,
+    .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = lierne_mem_free,

@@ -31,6 +31,9 @@ static lierne_status poll_nothing(void *batch, size_t *done, size_t *ndone) {
 
 const lierne_transport lierne_self_transport = {
     .name = "self",
+    .close = lierne_transport_close_nothing,
+    .print = lierne_transport_print_nothing,
+    .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,

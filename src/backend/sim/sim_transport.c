@@ -101,6 +101,9 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
 
 const lierne_transport lierne_sim_transport = {
     .name = "sim",
+    .close = lierne_transport_close_nothing,
+    .print = lierne_transport_print_nothing,
+    .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = lierne_mem_free,

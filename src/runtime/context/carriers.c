@@ -9,9 +9,11 @@
 /* Transports of this version, whether or not a context has them. */
 static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket", "nccl", "ipc"};
 
-void lierne_context_add_transport(lierne_context *context, const lierne_transport *transport,
-                                  void *self) {
-    context->carriers[context->ncarriers++] = (lierne_carrier){transport, self};
+lierne_carrier *lierne_context_add_transport(lierne_context *context,
+                                             const lierne_transport *transport, void *self) {
+    lierne_carrier *carrier = &context->carriers[context->ncarriers++];
+    *carrier = (lierne_carrier){.transport = transport, .self = self};
+    return carrier;
 }
 
 static void insert(lierne_context *context, int at, lierne_carrier carrier) {
@@ -23,7 +25,7 @@ static void insert(lierne_context *context, int at, lierne_carrier carrier) {
 
 void lierne_context_prefer_transport(lierne_context *context, const lierne_transport *transport,
                                      void *self) {
-    insert(context, 0, (lierne_carrier){transport, self});
+    insert(context, 0, (lierne_carrier){.transport = transport, .self = self});
 }
 
 void lierne_context_list_transports(char *text, size_t size, const lierne_context *context) {
@@ -129,7 +131,7 @@ bool lierne_context_place_transport(lierne_context *context, const lierne_transp
         }
         at++;
     }
-    insert(context, at, (lierne_carrier){transport, self});
+    insert(context, at, (lierne_carrier){.transport = transport, .self = self});
     return true;
 }
 
@@ -148,7 +150,7 @@ lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *co
         if (c->transport->exposes && context->memory->alloc_host) {
             continue; /* the host would copy what it cannot read */
         }
-        if (!c->transport->reaches || c->transport->reaches(c->self, index)) {
+        if (c->transport->reaches(c->self, index)) {
             *carrier = i;
             return LIERNE_OK;
         }

@@ -119,9 +119,7 @@ void lierne_context_clear(lierne_context *context) {
     context->watchdog = NULL;
     lierne_context_drop_memory(context);
     for (int i = 0; i < context->ncarriers; i++) {
-        if (context->carriers[i].transport->close) {
-            context->carriers[i].transport->close(context->carriers[i].self);
-        }
+        context->carriers[i].transport->close(context->carriers[i].self);
     }
     if (context->own_stream && context->destroy_own_stream) {
         context->destroy_own_stream(context->own_stream);
@@ -301,8 +299,8 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     used = append(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *c = &context->carriers[i];
-        if (c->transport->print) {
-            c->transport->print(c->self, names, sizeof names);
+        c->transport->print(c->self, names, sizeof names);
+        if (names[0]) {
             used = append(text, size, used, "%s: %s\n", c->transport->name, names);
         }
     }

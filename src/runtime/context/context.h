@@ -52,6 +52,9 @@ typedef struct lierne_dependent {
 typedef struct lierne_carrier {
     const lierne_transport *transport;
     void *self;
+    /* The memory kind, by name, that it reads and writes although the host cannot; or NULL. Of
+     * transports that are polled; need not be the same on all ranks. */
+    const char *takes;
 } lierne_carrier;
 
 /* A call as the dump shows it; for calls in flight the activity adds details. */
@@ -165,9 +168,10 @@ lierne_status lierne_context_write(char **text, const lierne_context *context,
 /* A sign of life of a rank that waits, at most every few milliseconds. */
 LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
 
-/* Adds a transport, which comes after those that were added before. */
-LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
-                                                 const lierne_transport *transport, void *self);
+/* Adds a transport, which comes after those that were added before; returns its carrier. */
+LIERNE_PRIVATE lierne_carrier *lierne_context_add_transport(lierne_context *context,
+                                                            const lierne_transport *transport,
+                                                            void *self);
 /* Adds one before all others, to a context that has no plans. */
 LIERNE_PRIVATE void lierne_context_prefer_transport(lierne_context *context,
                                                     const lierne_transport *transport, void *self);

@@ -7,6 +7,7 @@
 #include "runtime/execute/execution.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m) {
     return e->context->carriers[m->batch].transport->exposes != NULL;
@@ -14,10 +15,9 @@ bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_
 
 /* Whether the memory of buffers is a device's, and the transport reads only the host's. */
 static bool needs_host(const lierne_execution *e, const lierne_carrier *carrier) {
-    const lierne_transport *t = carrier->transport;
     const lierne_memory *memory = e->context->memory;
-    return memory->alloc_host && !t->streams &&
-           !(t->takes && t->takes(carrier->self, memory->name));
+    return memory->alloc_host && !carrier->transport->streams &&
+           !(carrier->takes && strcmp(carrier->takes, memory->name) == 0);
 }
 
 lierne_status lierne_execution_choose_transports(lierne_execution *e) {

@@ -1,6 +1,7 @@
 /* A transport moves the messages of a stage between ranks and knows nothing else: it is a table of
- * a few functions. The route says what the messages mean; execute/ decides which transport serves
- * which message, waits, has the deadline, and does all sums.
+ * eight functions that every transport has, and capabilities that some have. The route says what
+ * the messages mean; execute/ decides which transport serves which message, waits, has the
+ * deadline, and does all sums.
  *
  * A transport works in one of two ways. One that moves takes contiguous bytes at the sender and
  * delivers them at the receiver. One that exposes tells the receiver where the sender's buffers are
@@ -201,23 +202,14 @@ typedef struct lierne_transport {
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
-    /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
-     * name of its table. Of transports that are polled; need not be the same at both ends. */
-    bool (*takes)(const void *self, const char *memory);
 
-    /* Frees its state when the context is destroyed, after all batches. NULL: it has none of its
-     * own.
-     */
+    /* What every transport has. */
+
+    /* Frees its state when the context is destroyed, after all batches. */
     void (*close)(void *self);
-
-    /* NULL, or gives up what belongs to peers, when a context that is not dead is destroyed: before
-     * the ranks part. They close afterwards. */
-    void (*leave)(void *self);
-
-    /* Writes a line about its messages so far, for the dump of a context. NULL: it has none. */
+    /* Writes a line about its messages so far, for the dump of a context; "" for none. */
     void (*print)(const void *self, char *text, size_t size);
-
-    /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
+    /* Whether it serves this rank and a peer: the same at both ends. */
     bool (*reaches)(void *self, int peer);
 
     /* A batch holds up to capacity messages in flight, each in a slot of its own. withdraw gives up
@@ -233,16 +225,16 @@ typedef struct lierne_transport {
      * messages with different ids never do. Both ends must give the same size; otherwise post or
      * poll returns TRANSPORT. */
     lierne_status (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
-
     /* Writes the slots that completed since the last poll into done, which has space for capacity
      * of them. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
 
-    /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
-     * after a poll that found none of them. As idle in runtime/control/control.h. */
+    /* Capabilities, or NULL. The first two are one function each. leave: gives up what belongs to
+     * peers, when a context that is not dead is destroyed: before the ranks part; they close
+     * afterwards. wait: one step of waiting where nothing but messages of this transport is in
+     * flight, after a poll that found none of them; as idle in runtime/control/control.h. */
+    void (*leave)(void *self);
     bool (*wait)(void *self);
-
-    /* Capabilities. */
     const lierne_transport_connects *connects;
     const lierne_transport_exposes *exposes;
     const lierne_transport_windows *windows;
@@ -255,6 +247,11 @@ typedef struct lierne_transport {
     const lierne_transport_all_gathers *all_gathers;
     const lierne_transport_groups *groups;
 } lierne_transport;
+
+/* Of a transport that serves all peers, has no state of its own, or no line for a dump. */
+LIERNE_PRIVATE bool lierne_transport_reaches_all(void *self, int peer);
+LIERNE_PRIVATE void lierne_transport_close_nothing(void *self);
+LIERNE_PRIVATE void lierne_transport_print_nothing(const void *self, char *text, size_t size);
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
 extern const lierne_transport lierne_self_transport;
