@@ -190,7 +190,7 @@ static void stay_away(size_t nmessages, size_t words) {
     CHECK(test_rank != 0 || strstr(lierne_last_error(), "gave up"), "'%s'", lierne_last_error());
     CHECK(took < TIMEOUT + SLACK, "it took %g s", took);
     CHECK(received.count == 0 && !received.at, "messages despite an error");
-    bool pending = context->control->has_pending_buffers(context->control_self);
+    bool pending = context->control->processes->has_pending_buffers(context->control_self);
     CHECK(test_rank == 0 || pending == (nmessages > 0), "pending buffers: %d", pending);
     /* The state, the message, and the messages to this rank that were in flight. */
     size_t left = 1 + pending + (test_rank == 0 ? nmessages * (size_t)test_world : 0);

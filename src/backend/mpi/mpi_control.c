@@ -35,17 +35,20 @@ static bool has_pending_buffers(void *state) {
     return ((const lierne_mpi_state *)state)->pending_buffers;
 }
 
+static const lierne_control_failures failures = {.give_up = lierne_mpi_give_up,
+                                                 .any_gave_up = lierne_mpi_any_gave_up,
+                                                 .gave_up = lierne_mpi_gave_up};
+static const lierne_control_processes processes = {.alive = lierne_mpi_alive,
+                                                   .has_pending_buffers = has_pending_buffers};
+
 const lierne_control lierne_mpi_control = {
     .name = "mpi",
     .agree = lierne_mpi_agree,
     .sparse_exchange = lierne_mpi_sparse_exchange,
-    .has_pending_buffers = has_pending_buffers,
     .allreduce_max = allreduce_max,
-    .alive = lierne_mpi_alive,
-    .give_up = lierne_mpi_give_up,
-    .any_gave_up = lierne_mpi_any_gave_up,
-    .gave_up = lierne_mpi_gave_up,
     .idle = idle,
-    .progress = progress,
     .close = lierne_mpi_close,
+    .progress = progress,
+    .failures = &failures,
+    .processes = &processes,
 };

@@ -131,16 +131,19 @@ static bool has_pending_buffers(void *state) {
     return ((const lierne_oob_state *)state)->pending_buffers;
 }
 
+static const lierne_control_failures failures = {.give_up = lierne_oob_give_up,
+                                                 .any_gave_up = lierne_oob_any_gave_up,
+                                                 .gave_up = lierne_oob_gave_up};
+static const lierne_control_processes processes = {.alive = lierne_oob_alive,
+                                                   .has_pending_buffers = has_pending_buffers};
+
 const lierne_control lierne_oob_control = {
     .name = "oob",
     .agree = lierne_oob_agree,
     .sparse_exchange = lierne_oob_sparse_exchange,
-    .has_pending_buffers = has_pending_buffers,
     .allreduce_max = lierne_oob_allreduce_max,
-    .alive = lierne_oob_alive,
-    .give_up = lierne_oob_give_up,
-    .any_gave_up = lierne_oob_any_gave_up,
-    .gave_up = lierne_oob_gave_up,
     .idle = lierne_oob_idle,
     .close = lierne_oob_close,
+    .failures = &failures,
+    .processes = &processes,
 };

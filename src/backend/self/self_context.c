@@ -1,4 +1,5 @@
 /* The context of a world of one rank. */
+#include "backend/self/self.h"
 #include "runtime/context/context.h"
 
 lierne_status lierne_context_create_self(lierne_context **out, const lierne_context_spec *given) {

@@ -1,5 +1,5 @@
 /* The transport of a world of one rank, whose routes have no messages. */
-#include "runtime/transport/transport.h"
+#include "backend/self/self.h"
 
 static lierne_status batch_create(void *self, size_t capacity, void **batch) {
     (void)self, (void)capacity;

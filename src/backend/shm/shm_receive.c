@@ -48,8 +48,9 @@ static void show_packed(const lierne_shm_message *m) {
  * the control: the message counts as not yet there. */
 static lierne_status cannot_pull(const lierne_shm *shm, lierne_shm_message *m, int code) {
     const lierne_control *control = shm->control;
-    bool gave_up = control && control->any_gave_up && control->any_gave_up(shm->control_self) &&
-                   control->gave_up(shm->control_self, m->peer->index) != LIERNE_OK;
+    const lierne_control_failures *failures = control ? control->failures : NULL;
+    bool gave_up = failures && failures->any_gave_up(shm->control_self) &&
+                   failures->gave_up(shm->control_self, m->peer->index) != LIERNE_OK;
     if (code == ESRCH || gave_up) {
         m->found = NULL;
         return LIERNE_OK;

@@ -325,20 +325,23 @@ static void close_rank(void *self, bool dead) {
     (void)self, (void)dead;
 }
 
+static const lierne_control_pending pending = {.status = agreement_status,
+                                               .await = await_agreement};
+static const lierne_control_failures failures = {.give_up = give_up,
+                                                 .any_gave_up = any_gave_up,
+                                                 .gave_up = gave_up};
+static const lierne_control_lock lock = {.enter = enter, .leave = leave};
+
 const lierne_control lierne_sim_control = {
     .name = "sim",
     .agree = agree,
-    .agreement_status = agreement_status,
-    .await_agreement = await_agreement,
     .sparse_exchange = sparse_exchange,
     .allreduce_max = allreduce_max,
-    .give_up = give_up,
-    .any_gave_up = any_gave_up,
-    .gave_up = gave_up,
     .idle = idle,
-    .enter = enter,
-    .leave = leave,
     .close = close_rank,
+    .pending = &pending,
+    .failures = &failures,
+    .lock = &lock,
 };
 
 lierne_status lierne_sim_world_open(lierne_sim_world *world, const lierne_members *members,

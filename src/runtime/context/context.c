@@ -197,7 +197,7 @@ bool lierne_context_idle(const lierne_context *context) {
     const lierne_carrier *carrier = only_carrier(context);
     const lierne_control *control = context->control;
     if (!carrier || !carrier->transport->wait) {
-        return control->idle && control->idle(context->control_self);
+        return control->idle(context->control_self);
     }
     bool slept = carrier->transport->wait(carrier->self);
     if (slept && control->progress) {
@@ -338,8 +338,8 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
         }
         lierne_recorder_die(&context->recorder, status, context->dead_message);
         lierne_set_error(context->dead_message);
-        if (context->control->give_up) {
-            context->control->give_up(context->control_self, status);
+        if (context->control->failures) {
+            context->control->failures->give_up(context->control_self, status);
         }
     }
     return status;

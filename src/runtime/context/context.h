@@ -236,13 +236,13 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
 /* Acquires and releases the control's lock, if it has one. Activities of all ranks progress under
  * it. */
 static inline void lierne_context_enter(const lierne_context *context) {
-    if (context->control->enter) {
-        context->control->enter(context->control_self);
+    if (context->control->lock) {
+        context->control->lock->enter(context->control_self);
     }
 }
 static inline void lierne_context_leave(const lierne_context *context) {
-    if (context->control->leave) {
-        context->control->leave(context->control_self);
+    if (context->control->lock) {
+        context->control->lock->leave(context->control_self);
     }
 }
 /* Progresses everything in flight; returns whether anything progressed. */
@@ -297,7 +297,7 @@ int lierne_context_index(const lierne_context *context, int rank);
 lierne_status lierne_context_check_ranks(const lierne_context *context, const char *name, int first,
                                          int n);
 #define LIERNE_MEMBERS_TEXT 160 /* space for lierne_members_print in a message */
-/* gave_up and alive of runtime/control/control.h; OK where the control has none. */
+/* gave_up and alive of runtime/control/control.h; OK where the control has not the capability. */
 lierne_status lierne_context_gave_up(const lierne_context *context, int rank);
 lierne_status lierne_context_peer_alive(const lierne_context *context, int rank);
 LIERNE_PRIVATE lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values,

@@ -75,18 +75,17 @@ lierne_status lierne_context_agree_all(lierne_context *context, lierne_status mi
 }
 
 lierne_status lierne_context_agreement_status(const lierne_context *context, int id) {
-    return context->control->agreement_status
-               ? context->control->agreement_status(context->control_self, id)
-               : LIERNE_OK;
+    return context->control->pending ? context->control->pending->status(context->control_self, id)
+                                     : LIERNE_OK;
 }
 
 lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
     lierne_status decision = LIERNE_OK;
-    if (!context->control->await_agreement) {
+    if (!context->control->pending) {
         return LIERNE_OK;
     }
     int64_t call = begin(context, LIERNE_RECORD_AGREE);
-    lierne_status status = context->control->await_agreement(context->control_self, id, &decision);
+    lierne_status status = context->control->pending->await(context->control_self, id, &decision);
     end(context, LIERNE_RECORD_AGREE, call, status);
     return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
@@ -120,8 +119,8 @@ lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *val
 }
 
 void lierne_context_free_message_memory(const lierne_context *context, void *memory) {
-    if (!context->control->has_pending_buffers ||
-        !context->control->has_pending_buffers(context->control_self)) {
+    if (!context->control->processes ||
+        !context->control->processes->has_pending_buffers(context->control_self)) {
         lierne_mem_free(memory);
     }
 }

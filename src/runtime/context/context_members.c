@@ -97,15 +97,16 @@ lierne_status lierne_context_check_ranks(const lierne_context *context, const ch
 }
 
 lierne_status lierne_context_gave_up(const lierne_context *context, int rank) {
-    return context->control->gave_up
-               ? context->control->gave_up(context->control_self,
-                                           lierne_context_index(context, rank))
+    return context->control->failures
+               ? context->control->failures->gave_up(context->control_self,
+                                                     lierne_context_index(context, rank))
                : LIERNE_OK;
 }
 
 lierne_status lierne_context_peer_alive(const lierne_context *context, int rank) {
-    return context->control->alive
-               ? context->control->alive(context->control_self, lierne_context_index(context, rank))
+    return context->control->processes
+               ? context->control->processes->alive(context->control_self,
+                                                    lierne_context_index(context, rank))
                : LIERNE_OK;
 }
 

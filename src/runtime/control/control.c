@@ -1,5 +1,4 @@
-/* Lists of control messages, and the control of a world of one rank, which agrees with itself and
- * sends messages only to itself. */
+/* Lists of control messages. */
 #include "runtime/control/control.h"
 
 #include <stdlib.h>
@@ -44,41 +43,3 @@ void lierne_control_messages_sort(lierne_control_messages *messages) {
         qsort(messages->at, messages->count, sizeof *messages->at, by_peer);
     }
 }
-
-static lierne_status agree(void *self, lierne_status mine, const lierne_field *fields, size_t n,
-                           int *id, lierne_status *decision) {
-    (void)self, (void)fields, (void)n;
-    *id = 0;
-    *decision = mine;
-    return LIERNE_OK;
-}
-
-static lierne_status sparse_exchange(void *self, const lierne_control_message *messages, size_t n,
-                                     lierne_control_messages *received) {
-    (void)self;
-    for (size_t i = 0; i < n; i++) {
-        lierne_status status = lierne_control_messages_copy(received, 0, &messages[i]);
-        if (status != LIERNE_OK) {
-            lierne_control_messages_destroy(received);
-            return status;
-        }
-    }
-    return LIERNE_OK;
-}
-
-static lierne_status allreduce_max(void *self, int64_t *values, size_t n) {
-    (void)self, (void)values, (void)n;
-    return LIERNE_OK;
-}
-
-static void close_self(void *self, bool dead) {
-    (void)self, (void)dead;
-}
-
-const lierne_control lierne_self_control = {
-    .name = "self",
-    .agree = agree,
-    .sparse_exchange = sparse_exchange,
-    .allreduce_max = allreduce_max,
-    .close = close_self,
-};

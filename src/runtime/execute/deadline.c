@@ -98,7 +98,7 @@ static lierne_status time_out(const lierne_execution *e) {
 static lierne_status check_given_up(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
-    if (!control->any_gave_up || !control->any_gave_up(self)) {
+    if (!control->failures || !control->failures->any_gave_up(self)) {
         return LIERNE_OK;
     }
     const lierne_phase *phase = e->phase < e->phases.count ? &e->phases.at[e->phase] : NULL;

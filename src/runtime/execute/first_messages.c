@@ -78,7 +78,7 @@ static lierne_status check_others(const first_messages *m) {
     const lierne_transport_watched *watched = m->carrier->transport->watched;
     LIERNE_TRY(watched ? watched->check(m->carrier->self) : LIERNE_OK);
     const lierne_control *control = context->control;
-    bool any = control->any_gave_up && control->any_gave_up(context->control_self);
+    bool any = control->failures && control->failures->any_gave_up(context->control_self);
     for (size_t i = 0; i < m->peers.count; i++) {
         int peer = lierne_members_rank(&context->members, m->peers.at[i]);
         LIERNE_TRY(any ? lierne_context_gave_up(context, peer) : LIERNE_OK);

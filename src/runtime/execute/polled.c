@@ -62,7 +62,7 @@ lierne_status lierne_execution_check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
     const lierne_phase *phase = &e->phases.at[e->phase];
-    if (phase->nrecvs == 0 || !control->any_gave_up || !control->any_gave_up(self)) {
+    if (phase->nrecvs == 0 || !control->failures || !control->failures->any_gave_up(self)) {
         return LIERNE_OK;
     }
     for (size_t i = 0; i < phase->nrecvs; i++) {

@@ -85,7 +85,7 @@ static lierne_status add_ops(lierne_execution *e, bool *plain) {
 static bool may_be_short(const lierne_execution *e) {
     bool all = e->nsubroutes == 1 && e->phases.count == 1 && e->messages.count > 0 &&
                !e->subroutes[0].route->accumulates && !e->context->stream_driver &&
-               e->context->memory == &lierne_host_memory && !e->context->control->enter;
+               e->context->memory == &lierne_host_memory && !e->context->control->lock;
     for (size_t i = 0; all && i < e->messages.count; i++) {
         all = is_short(e, &e->messages.at[i]);
     }

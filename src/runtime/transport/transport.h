@@ -253,7 +253,4 @@ LIERNE_PRIVATE bool lierne_transport_reaches_all(void *self, int peer);
 LIERNE_PRIVATE void lierne_transport_close_nothing(void *self);
 LIERNE_PRIVATE void lierne_transport_print_nothing(const void *self, char *text, size_t size);
 
-/* The transport of a world of one rank, whose routes have no messages. It has no state. */
-extern const lierne_transport lierne_self_transport;
-
 #endif
