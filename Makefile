@@ -139,7 +139,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_RANKS) $(GPU_MPI) $(if $(CUDA_SRC),$(B)/tests/vmm $(B)/tests/fences) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EMULATED_PROGRAMS) $(EMULATED_KERNELS) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_RANKS) $(GPU_MPI) $(if $(CUDA_SRC),$(B)/tests/vmm $(B)/tests/fences) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -163,8 +163,9 @@ deb: ## build Debian packages in build/deb and check them with lintian (installs
 	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh deb
 	@bash debian/build.sh $(B)/deb
 
-check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
+check-long: tests ## what takes too long for check: all random cases on streams, all device programs on the emulated device, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
+	@bash tests/cli/test_emulator.sh $(B) long
 	@$(B)/tests/hangs_sim 0 1000
 	@for n in 4 8; do for p in golden bridge; do \
 	LIERNE_TEST_EXECUTOR=ipc $(B)/tests/launch $$n $(B)/tests/launched/$$p || exit 1; done; done
@@ -294,7 +295,7 @@ $(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tes
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(GPU_MPI) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,plan_forward plan_adjoint \
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(GPU_MPI) $(B)/emulated/tests/gpu/launched/% $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,plan_forward plan_adjoint \
 	plan_forward_begin plan_adjoint_begin request_end plan_reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -374,10 +375,54 @@ $(B)/tests/gpu/mpi/parts.a: $(patsubst %.c,$(B)/%.o,$(MPI_PARTS)) $(CASE_PARTS)
 $(GPU_MPI): $(B)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/gpu/launched/cuda.o $(B)/tests/gpu/mpi/parts.a $(call obj,$(CUDA_SRC) $(NCCL_SRC)) $(KERNELS) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK) $(CUDART) -ldl -lrt
 
+$(B)/tests/gpu/threads: $(B)/tests/node_ranks.o
+
 GPU_BENCH_OBJ := $(patsubst %,$(B)/tests/bench/gpu/%.o,gpu ranks peers plans device processes reshard)
 $(B)/tests/bench/gpu/gpu: $(patsubst %,$(B)/tests/bench/gpu/%.o,ranks peers) $(B)/tests/bench/gpu/product.cu.o
 $(GPU_BENCH): $(B)/tests/bench/gpu/%: $(patsubst %,$(B)/tests/bench/gpu/%.o,% plans device) $(filter %cuda.so.$(VERSION) %nccl.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
+
+# The device programs over an emulated device (tests/emulator), which is CUDA's runtime and driver: built
+# where there is no CUDA, too. It comes first where the loader looks.
+EMULATED := $(B)/emulated
+EMULATOR := $(EMULATED)/libcuda.so.1
+EMULATOR_SRC := $(filter-out tests/emulator/addresses.c tests/emulator/kernels.c,$(wildcard tests/emulator/*.c))
+EMULATED_CUDA := $(patsubst %.c,$(EMULATED)/%.o,$(sort $(wildcard src/backend/cuda/cuda_*.c)) tests/emulator/addresses.c)
+EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(addprefix $(EMULATED)/tests/gpu/,memory replays threads virtual ranks/captures ranks/hang \
+	$(addprefix launched/,golden bridge sparse halos general members update layers inflight known_answer))
+EMULATED_LINK = $(LINK) $(EMULATOR) -Wl,--disable-new-dtags -Wl,-rpath,$(abspath $(EMULATED))
+$(EMULATOR): $(patsubst %.c,$(EMULATED)/%.o,$(EMULATOR_SRC)) $(EMULATED)/tests/emulator/kernels.o
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $^ -ldl
+$(patsubst %.c,$(EMULATED)/%.o,$(EMULATOR_SRC)): CFLAGS += -fvisibility=default
+# What nvcc writes is not ours to judge; no contraction, as in the kernels.
+TRANSLATED := -O1 -g0 -w -ffp-contract=off -fno-strict-aliasing -fvisibility=default
+$(EMULATED)/tests/emulator/kernels.o: CFLAGS += $(TRANSLATED)
+$(EMULATED)/tests/emulator/kernels.o: CPPFLAGS += -DKERNELS='"sm_100.inc"'
+# Kernels in place of those: translated afresh for each device, where there is nvcc, and known ones.
+EMULATED_KERNELS := $(patsubst %,$(EMULATED)/%.so,known $(filter sm_80 sm_90 sm_100,$(CUDA_KNOWN)))
+$(EMULATED)/%.so: $(EMULATED)/%.inc tests/emulator/kernels.c $(wildcard tests/emulator/*.h)
+	$(Q)$(CC) $(CFLAGS) $(TRANSLATED) -shared -I. -DKERNELS='"$<"' -o $@ tests/emulator/kernels.c
+$(EMULATED)/known.inc: tests/emulator/self/known.ptx tests/emulator/ptx2c.py
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) tests/emulator/ptx2c.py $< >$@
+$(EMULATED)/sm_%.inc: $(wildcard kernels/*.cu src/backend/cuda/*.h src/runtime/memory/*.h) tests/emulator/ptx2c.py
+	@mkdir -p $(@D)
+	$(Q)for kernels in launch flags; do $(NVCC) -std=c++17 -O3 -fmad=false -arch=compute_$* -ptx -Iinclude -Isrc -o $(@D)/$$kernels.$*.ptx kernels/$$kernels.cu || exit 1; done
+	$(Q)$(PYTHON) tests/emulator/ptx2c.py $(@D)/launch.$*.ptx $(@D)/flags.$*.ptx >$@
+$(EMULATED)/tests/emulator/known: $(EMULATED)/tests/emulator/self/self.o $(EMULATOR)
+	$(Q)$(EMULATED_LINK)
+$(EMULATED)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o $(EMULATED)/tests/gpu/launched/cuda.o $(B)/launched/parts.a $(EMULATED_CUDA) $(LIB) $(EMULATOR)
+	@mkdir -p $(@D)
+	$(Q)$(EMULATED_LINK)
+$(EMULATED)/tests/gpu/ranks/%: $(EMULATED)/tests/gpu/ranks/%.o $(EMULATED)/tests/gpu/ranks/common.o $(EMULATED_CUDA) $(LIB) $(EMULATOR)
+	$(Q)$(EMULATED_LINK)
+$(EMULATED)/tests/gpu/threads: $(B)/tests/node_ranks.o
+$(EMULATED)/tests/gpu/%: $(EMULATED)/tests/gpu/%.o $(EMULATED_CUDA) $(LIB) $(EMULATOR)
+	$(Q)$(EMULATED_LINK)
+$(EMULATED)/%.o: CPPFLAGS += -Itests/emulator/include -Itests
+$(EMULATED)/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 # The NCCL transport over a NCCL that is played.
 $(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/fake_windows.o $(B)/tests/nccl/cuda.o $(B)/tests/node_ranks.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
@@ -387,7 +432,7 @@ $(B)/tests/nccl_replays $(B)/tests/ipc_replays: $(B)/tests/replay_case.o
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
 $(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(B)/tests/fences.o $(patsubst %,%.o,$(GPU_TESTS)) $(B)/tests/gpu/launched/cuda.o $(patsubst %,$(B)/tests/gpu/ranks/%.o,common captures hang): CPPFLAGS += -isystem $(CUDA_DIR)/include
-$(B)/tests/nccl/%.o $(B)/tests/gpu/launched/%.o $(B)/tests/mpi/contexts.o: CPPFLAGS += -Itests
+$(B)/tests/nccl/%.o $(B)/tests/gpu/%.o $(B)/tests/mpi/contexts.o: CPPFLAGS += -Itests
 $(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays windows fake fake_windows cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
 $(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu

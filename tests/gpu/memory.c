@@ -1,7 +1,7 @@
 /* Plans on the memory of one GPU, against the same plans on host memory, bit by bit: references
- * (rows, with gradients of one row summed) of every dtype that is summed, on two streams, and what
- * must be rejected. Without a device it says why, and checks that this is an error like any other.
- * Last line: N passed, N failed. */
+ * (rows, with gradients of one row summed) of every dtype that is summed, on two streams, also with
+ * a last tile that is nearly full or nearly empty, and what must be rejected. Without a device it
+ * says why, and checks that this is an error like any other. Last line: N passed, N failed. */
 #include "lierne.h"
 #include "lierne/cuda.h"
 
@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWNED = 3000, GHOSTS = 5000, WIDTH = 24 };
+enum { OWNED = 3000, GHOSTS = 5000, WIDTH = 24, MOST = 40000 };
+
+/* Rows of a plan, and how many elements they have. */
+typedef struct shape {
+    int owned, ghosts, width;
+} shape;
 
 static int passed, failed;
 
@@ -28,20 +33,23 @@ static unsigned draw(unsigned n) {
     return (state >> 16) % n;
 }
 
-static lierne_plan *make_plan(lierne_context *context, lierne_dtype dtype) {
-    static int32_t rank[GHOSTS];
-    static int64_t row[GHOSTS];
+/* One ghost more than rows are all rows in another order, and the first one again; else some are
+ * there several times, and some not. */
+static lierne_plan *make_plan(lierne_context *context, lierne_dtype dtype, shape of) {
+    static int32_t rank[MOST];
+    static int64_t row[MOST];
     lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
     lierne_plan *plan = NULL;
     state = 7;
-    for (int i = 0; i < GHOSTS; i++) {
-        row[i] = draw(OWNED);
+    for (int i = 0; i < of.ghosts; i++) {
+        row[i] =
+            of.ghosts == of.owned + 1 ? (int64_t)i * 7919 % of.owned : draw((unsigned)of.owned);
     }
-    spec.nowned = OWNED;
-    spec.nghosts = GHOSTS;
+    spec.nowned = of.owned;
+    spec.nghosts = of.ghosts;
     spec.rank = rank;
     spec.row = row;
-    spec.width = WIDTH;
+    spec.width = of.width;
     spec.dtype = dtype;
     check(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning");
     return plan;
@@ -83,20 +91,30 @@ static void compare(lierne_plan *host, lierne_plan *device, lierne_direction dir
     free(got);
 }
 
+static void compare_plans(lierne_context *host, lierne_context *device, lierne_dtype dtype,
+                          shape of, const cudaStream_t streams[2]) {
+    lierne_plan *a = make_plan(host, dtype, of);
+    lierne_plan *b = make_plan(device, dtype, of);
+    for (int i = 0; a && b && i < 4; i++) {
+        compare(a, b, (lierne_direction)(i % 2), streams[i / 2]);
+    }
+    lierne_plan_destroy(a);
+    lierne_plan_destroy(b);
+}
+
+/* A tile of a kernel is 16,384 bytes: of the last ones, one lacks 64 bytes, and one has 8. */
 static void run_all(lierne_context *host, lierne_context *device) {
     cudaStream_t streams[2];
     for (int i = 0; i < 2; i++) {
         check(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking) == cudaSuccess,
               "cudaStreamCreate");
     }
-    for (int dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_U8; dtype++) {
-        lierne_plan *a = make_plan(host, (lierne_dtype)dtype);
-        lierne_plan *b = make_plan(device, (lierne_dtype)dtype);
-        for (int i = 0; a && b && i < 4; i++) {
-            compare(a, b, (lierne_direction)(i % 2), streams[i / 2]);
-        }
-        lierne_plan_destroy(a);
-        lierne_plan_destroy(b);
+    for (lierne_dtype dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_U8; dtype++) {
+        int full = (2 * 16384 - 64) / (int)lierne_dtype_size(dtype);
+        int empty = (2 * 16384 + 8) / (int)lierne_dtype_size(dtype);
+        compare_plans(host, device, dtype, (shape){OWNED, GHOSTS, WIDTH}, streams);
+        compare_plans(host, device, dtype, (shape){full, full + 1, 1}, streams);
+        compare_plans(host, device, dtype, (shape){empty, empty + 1, 1}, streams);
     }
     cudaStreamDestroy(streams[0]);
     cudaStreamDestroy(streams[1]);

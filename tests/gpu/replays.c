@@ -1,8 +1,8 @@
-/* Calls captured into CUDA graphs: a forward and its adjoint in one graph, launched 10,000 times on
- * two streams, with inputs that change and with calls between that are not captured, against host
- * memory, bit by bit; two captured calls of one plan on two streams of one capture; what cannot be
- * captured, and a plan that must not change. Without a device it says so. Last line: N passed, N
- * failed. */
+/* Calls captured into CUDA graphs: a forward and its adjoint in one graph, launched 10,000 times,
+ * or as often as the argument says, on two streams, with inputs that change and with calls between
+ * that are not captured, against host memory, bit by bit; two captured calls of one plan on two
+ * streams of one capture; what cannot be captured, and a plan that must not change. Without a
+ * device it says so. Last line: N passed, N failed. */
 #include "lierne.h"
 #include "lierne/cuda.h"
 
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWNED = 700, GHOSTS = 1500, WIDTH = 12, INPUTS = 5, REPLAYS = 10000 };
+enum { OWNED = 700, GHOSTS = 1500, WIDTH = 12, INPUTS = 5 };
 enum { ROWS_BYTES = OWNED * WIDTH * 2, GHOSTS_BYTES = GHOSTS * WIDTH * 2 }; /* of bf16 */
 
-static int passed, failed;
+static int passed, failed, replays = 10000;
 
 static void check(int good, const char *what) {
     passed += good;
@@ -87,7 +87,7 @@ static int has(const void *device_memory, const unsigned char *expected, size_t 
 
 static void replay(lierne_plan *plan, const device *d, cudaGraphExec_t exec) {
     int wrong = 0;
-    for (int i = 0; i < REPLAYS; i++) {
+    for (int i = 0; i < replays; i++) {
         int k = i * 3 % INPUTS;
         cudaStream_t stream = d->streams[i / 100 % 2];
         wrong += cudaMemcpyAsync(d->in, rows[k], ROWS_BYTES, cudaMemcpyHostToDevice, stream) !=
@@ -174,8 +174,9 @@ static void run(lierne_context *host, lierne_context *context) {
     cudaFree(d.aside);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int devices = 0;
+    replays = argc > 1 ? atoi(argv[1]) : replays;
     lierne_context *host = NULL, *context = NULL;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         printf("skipped: there is no CUDA device\n");

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# run.sh BUILD: programs of tests/launched, and of tests/gpu/ranks, on the memory of GPUs, which ranks
-# share where there are fewer: over windows between processes, over sockets, and over NCCL; some of
-# tests/mpi over MPI. Prints a line per launch and what was skipped; last line: N passed, N failed.
+# run.sh BUILD [PROGRAMS]: programs of tests/launched, and of tests/gpu/ranks, on the memory of GPUs, which
+# ranks share where there are fewer: over windows between processes, over sockets, and over NCCL; some of
+# tests/mpi over MPI. PROGRAMS: their folder, where it is that of programs on the emulated device. Prints a line
+# per launch and what was skipped; last line: N passed, N failed.
 set -u
-build=${1:?usage: run.sh BUILD}
+build=${1:?usage: run.sh BUILD [PROGRAMS]}
+programs=${2:-$build/tests/gpu}
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/verdict.sh
-devices=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+devices=${2:+1}
+[ -n "$devices" ] || devices=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
 if [ "$devices" = 0 ]; then
     echo "skipped: there is no CUDA device"
     verdicts
@@ -16,7 +19,7 @@ fi
 try() { # try EXECUTOR RANKS PROGRAM LAUNCHER...
     local executor=$1 ranks=$2 program=$3 status
     shift 3
-    LIERNE_TEST_EXECUTOR=$executor timeout -k 5 600 "$@" "$ranks" "$build/tests/gpu/$program" \
+    LIERNE_TEST_EXECUTOR=$executor timeout -k 5 600 "$@" "$ranks" "$programs/$program" \
         >"$work/log" 2>&1 </dev/null
     status=$?
     echo "$program on $ranks ranks, $executor: $(tail -n 1 "$work/log")"
@@ -52,7 +55,7 @@ for ranks in 2 4; do
 done
 
 # Device memory is read by MPI, or packed into host memory, as MPIX_Query_cuda_support says.
-if [ -x "$build/tests/gpu/mpi/golden" ] && command -v "${MPIRUN:-mpirun}" >/dev/null; then
+if [ -x "$programs/mpi/golden" ] && command -v "${MPIRUN:-mpirun}" >/dev/null; then
     for ranks in 2 4; do
         for program in golden sparse general update; do
             LIERNE_TRANSPORTS=mpi try cuda $ranks "mpi/$program" "${MPIRUN:-mpirun}" -n
@@ -62,7 +65,8 @@ else
     echo "skipped: no MPI"
 fi
 
-minor=$("$build/lierne" info | sed -n 's/^nccl: NCCL 2\.\([0-9]*\)\..*/\1/p')
+minor=
+[ -n "${2:-}" ] || minor=$("$build/lierne" info | sed -n 's/^nccl: NCCL 2\.\([0-9]*\)\..*/\1/p')
 ranks=$devices
 if [ "$ranks" -lt 2 ] && [ "${minor:-0}" -ge 30 ]; then
     export NCCL_MULTI_RANK_GPU_ENABLE=1 # several on one device; experimental

@@ -1,7 +1,7 @@
 /* Calls between processes that are captured into CUDA graphs: the first forward and adjoint of a
- * plan in one graph, launched 10,000 times (a sum) or 1,000 times, with inputs that change, and
- * with calls between that are not captured. Every result against the same plan on host memory, bit
- * by bit. */
+ * plan in one graph, launched 10,000 times (a sum) or 1,000 times, or as often as the argument
+ * says, with inputs that change, and with calls between that are not captured. Every result against
+ * the same plan on host memory, bit by bit. */
 #include "common.h"
 
 #include <stdlib.h>
@@ -113,11 +113,12 @@ static void run(lierne_context *host, lierne_context *device, int kind, int time
     drop(&b[1]);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    int asked = argc > 1 ? atoi(argv[1]) : 0;
     lierne_context *host = NULL, *device = NULL;
     ranks_open(&host, &device, 60);
     for (int kind = 0; kind < RANKS_KINDS; kind++) {
-        run(host, device, kind, kind == 0 ? 10000 : 1000);
+        run(host, device, kind, asked ? asked : kind == 0 ? 10000 : 1000);
     }
     check(lierne_context_destroy(device) == LIERNE_OK, "context");
     check(lierne_context_destroy(host) == LIERNE_OK, "context");

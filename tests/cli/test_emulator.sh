@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The device programs on an emulated device (tests/emulator), with every access of their kernels
+# checked. Kernels are translated from what nvcc writes: those in tests/emulator/sm_100.inc, and, where
+# there is nvcc, fresh ones for three devices. $1: the build folder. $2: long, for all programs and all
+# replays, other numbers of hardware queues, and broken kernels, which some program must notice (make
+# check-long).
+set -u
+build=$(cd "${1:?usage: test_emulator.sh BUILD [long]}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+. tests/verdict.sh
+long=${2:-}
+emulated=$build/emulated
+
+# run NAME SECONDS COMMAND...: the command passes tests, and its last line says so.
+run() {
+    local name=$1 seconds=$2
+    shift 2
+    timeout -k 5 "$seconds" "$@" >"$work/log" 2>&1 </dev/null && tail -n 1 "$work/log" | grep -qE '^[1-9][0-9]* passed, 0 failed$'
+    verdict $? "$name: $(head -n 20 "$work/log"; tail -n 1 "$work/log")"
+}
+
+# The emulator itself. What it does not know is an error.
+run "known kernels" 100 env EMULATOR_KERNELS="$emulated/known.so" "$emulated/tests/emulator/known"
+# translate STATEMENT: a kernel of one statement, into C, and that into an object.
+translate() {
+    printf '.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\t.reg .b32 %%r<3>;\n\t%s\n\tret;\n}\n' "$1" >"$work/k.ptx"
+    python3 tests/emulator/ptx2c.py "$work/k.ptx" >"$work/k.inc" 2>"$work/why" &&
+        gcc -std=c11 -D_GNU_SOURCE -Itests/emulator -Werror=implicit-function-declaration -DKERNELS="\"$work/k.inc\"" \
+            -c -o "$work/k.o" tests/emulator/kernels.c 2>"$work/why"
+}
+translate 'add.s32 %r1, %r2, 1;'
+verdict $? "a known instruction is translated: $(cat "$work/why")"
+for statement in 'add.cc.s32 %r1, %r2, 1;' 'popc.b32 %r1, %r2;' 'bar.sync 0;' 'ld.shared.u32 %r1, [%r2];' \
+    'add.s32 %r1, %clock, 1;' '.shared .b8 memory[16];' 'setp.lt.s32 %r1|%r2, %r1, 1;'; do
+    ! translate "$statement"
+    verdict $? "an unknown instruction is rejected: $statement"
+done
+diff <(grep -o 'lierne_run_[a-z0-9]*}\{0\}' tests/emulator/addresses.c | grep -v step) \
+    <(sed -n '/lierne_task_kernels\[/,/};/p' kernels/launch.cu | grep -o 'lierne_run_[a-z0-9]*')
+verdict $? "kernels are in the order of kernels/launch.cu"
+
+# Kernels: those of the repository, and what nvcc makes now.
+kernels=("")
+for sm in 80 90 100; do
+    [ ! -e "$emulated/sm_$sm.so" ] || kernels+=("$sm")
+done
+if [ ${#kernels[@]} = 1 ]; then
+    echo "skipped: no nvcc, so that kernels were not translated afresh"
+elif [ "$(sed -n 2p tests/emulator/sm_100.inc)" = "$(sed -n 2p "$emulated/sm_100.inc")" ]; then
+    cmp tests/emulator/sm_100.inc "$emulated/sm_100.inc"
+    verdict $? "tests/emulator/sm_100.inc is what nvcc makes of kernels/: cp $emulated/sm_100.inc tests/emulator"
+else
+    echo "skipped: tests/emulator/sm_100.inc is of another nvcc, so that it was not compared"
+fi
+
+# on SM COMMAND...: with the kernels of a device.
+on() {
+    local sm=$1
+    shift
+    if [ -n "$sm" ]; then
+        env EMULATOR_SM="$sm" EMULATOR_KERNELS="$emulated/sm_$sm.so" "$@"
+    else
+        "$@"
+    fi
+}
+export -f on
+export emulated
+for sm in "${kernels[@]}"; do
+    run "memory, sm_${sm:-100}" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
+done
+run threads 300 "$emulated/tests/gpu/threads"
+run virtual 300 "$emulated/tests/gpu/virtual"
+run replays 300 "$emulated/tests/gpu/replays" 300
+run "captures on 2 ranks" 300 "$build/tests/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
+if [ "$long" = long ]; then
+    run "all replays" 1000 "$emulated/tests/gpu/replays"
+    run "a device of one hardware queue" 300 env EMULATOR_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300
+    for sm in "${kernels[@]:1}"; do
+        run "virtual, sm_$sm" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/virtual"
+    done
+    bash tests/gpu/launched/run.sh "$build" "$emulated/tests/gpu" >"$work/all" 2>&1
+    verdict $? "programs of tests/launched: $(cat "$work/all")"
+    grep skipped "$work/all"
+    python3 tests/emulator/mutants.py "$build" >"$work/mutants"
+    verdict $? "broken kernels: $(cat "$work/mutants")"
+fi
+verdicts

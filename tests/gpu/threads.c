@@ -1,0 +1,117 @@
+/* Ranks of one process on one GPU over windows: threads, each with streams of its own. Every result
+ * has the bits of the same plan on host memory, with data that changes from call to call, and with
+ * calls of one plan on two streams. On the emulated device, which knows what each stream comes
+ * after, this also shows a flag that orders nothing. Ranks wait for each other before memory is
+ * freed, because that waits for every stream of the device. Without a device it says so. Last line:
+ * N passed, N failed. */
+#include "lierne/cuda.h"
+#include "node_ranks.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 601, OWNED = 50, CALLS = 8, KINDS = 4, BYTES = RANKS * COUNT * 8 };
+
+static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_DTYPE_F64};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = COUNT,
+                                           .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_reduce_spec sum = {.size = sizeof sum,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_DTYPE_BF16,
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
+           : kind == 1 ? lierne_plan_create_all_gather(plan, context, &gather)
+           : kind == 2 ? lierne_plan_create_all_reduce(plan, context, &sum)
+                       : plan_rows(plan, context, OWNED, COUNT / 3);
+}
+
+typedef struct thread_rank {
+    int rank;
+    lierne_context *host, *device;
+    cudaStream_t streams[2];
+    unsigned char *in, *out; /* on the device */
+    unsigned char from[BYTES], expected[BYTES], got[BYTES];
+} thread_rank;
+
+static thread_rank *open_threads(int rank) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
+    thread_rank *r = calloc(1, sizeof *r);
+    r->rank = rank;
+    r->host = open_rank("host", rank, RANKS, &spec);
+    r->device = open_rank("device", rank, RANKS, &spec);
+    check(lierne_context_use_cuda(r->device) == LIERNE_OK, "lierne_context_use_cuda");
+    check(cudaMalloc((void **)&r->in, BYTES) == cudaSuccess, "cudaMalloc");
+    check(cudaMalloc((void **)&r->out, BYTES) == cudaSuccess, "cudaMalloc");
+    for (int i = 0; i < 2; i++) {
+        check(cudaStreamCreateWithFlags(&r->streams[i], cudaStreamNonBlocking) == cudaSuccess,
+              "cudaStreamCreate");
+    }
+    return r;
+}
+
+static void close_threads(thread_rank *r) {
+    meet_ranks();
+    check(lierne_context_destroy(r->device) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(r->host) == LIERNE_OK, "destroy");
+    meet_ranks();
+    for (int i = 0; i < 2; i++) {
+        cudaStreamDestroy(r->streams[i]);
+    }
+    cudaFree(r->in);
+    cudaFree(r->out);
+    free(r);
+}
+
+static void call(thread_rank *r, lierne_plan *host, lierne_plan *device, int number) {
+    cudaStream_t stream = r->streams[number / 2 % 2];
+    lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
+        number % 2 ? lierne_plan_adjoint : lierne_plan_forward;
+    for (int i = 0; i < BYTES; i++) { /* no NaN in any dtype */
+        r->from[i] = (unsigned char)((i * 31 + r->rank * 17 + number * 7) % 59);
+    }
+    memset(r->expected, 0xa5, BYTES);
+    check(run(host, r->expected, r->from, NULL) == LIERNE_OK, "on host memory");
+    cudaMemcpyAsync(r->in, r->from, BYTES, cudaMemcpyHostToDevice, stream);
+    cudaMemsetAsync(r->out, 0xa5, BYTES, stream);
+    check(run(device, r->out, r->in, stream) == LIERNE_OK, "on the device");
+    cudaMemcpyAsync(r->got, r->out, BYTES, cudaMemcpyDeviceToHost, stream);
+    check(cudaStreamSynchronize(stream) == cudaSuccess, "a stream");
+    check(memcmp(r->got, r->expected, BYTES) == 0, "bits of host memory");
+}
+
+static void *compare(void *rank) {
+    thread_rank *r = open_threads((int)(intptr_t)rank);
+    for (int kind = 0; kind < KINDS; kind++) {
+        lierne_plan *host = NULL, *device = NULL;
+        check(make_plan(&host, r->host, kind) == LIERNE_OK, "planning on host memory");
+        check(make_plan(&device, r->device, kind) == LIERNE_OK, "planning on the device");
+        meet_ranks();
+        for (int i = 0; i < CALLS && failed_checks() == 0; i++) {
+            call(r, host, device, i);
+        }
+        meet_ranks();
+        if (failed_checks() > 0) { /* its rank is dead, and the others would wait for it */
+            return NULL;
+        }
+        check(lierne_plan_destroy(host) == LIERNE_OK, "plan");
+        check(lierne_plan_destroy(device) == LIERNE_OK, "plan");
+    }
+    close_threads(r);
+    return NULL;
+}
+
+int main(void) {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("skipped: there is no CUDA device\n");
+        return print_checks();
+    }
+    run_ranks(compare);
+    return print_checks();
+}
