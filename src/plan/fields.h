@@ -10,14 +10,6 @@
 /* Shapes of the rank's buffers under two layouts, and the blocks of out that must be written. */
 lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lierne_layout *from,
                                     const lierne_layout *to);
-/* All of a side: what lierne_plan_side_fill does, and the route and least
- * elements of the redistribution from one layout to the other, on the context's nodes
- * (plan/redistribute/redistribute_route.c). shared: the plan owns the output, shared where ranks
- * can. */
-lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
-                                            const lierne_layout *from, const lierne_layout *to,
-                                            lierne_routing routing, bool shared);
-
 /* Whether a spec's routing is one. */
 lierne_status lierne_plan_check_routing(lierne_routing routing);
 

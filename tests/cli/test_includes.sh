@@ -16,7 +16,7 @@ no() {
 # neighbours, but for the pairs in `neighbours`; the table in docs/architecture.md has the same.
 modules="base json grid layout route runtime/control runtime/recorder runtime/memory runtime/transport runtime/context
 runtime/execute runtime/group backend plan diagnose step config"
-neighbours="nccl:cuda nccl:oob node:oob oob:shm mpi:shm"
+neighbours="nccl:cuda nccl:oob node:oob oob:shm mpi:shm bridge:redistribute megatron:redistribute"
 rank() { # rank FOLDER: the place of its module, or -1
     local i=0 module
     for module in $modules; do

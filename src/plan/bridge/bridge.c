@@ -4,8 +4,8 @@
  * Everything that a rank needs to know is in the spec, so ranks exchange nothing but the agreement
  * that all of them could plan and were given the same spec. */
 #include "plan/bridge/bridge.h"
-#include "lierne/redistribute.h"
-#include "plan/fields.h"
+#include "plan/redistribute/redistribute.h"
+#include "plan/spec_table.h"
 
 /* Both grids lie on the context's world, and all their ranks are its members. */
 static lierne_status check_ranks(const lierne_context *context, const lierne_bridge_spec *spec) {
@@ -59,6 +59,22 @@ static void add_counts(lierne_plan_fields *f, const char *name, const lierne_gri
     lierne_plan_fields_add_list(f, name, LIERNE_ITEM_I64, counts, n);
 }
 
+static const lierne_spec_entry numbers[] = {
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, naxes, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, dtype, DTYPE, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, batch_axis, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, sequence_axis, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, gradient_owner, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, gradient_storage, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, require_divisible, BOOL, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, max_inflight, INFLIGHT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, output, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, variable_rows, BOOL, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, routing, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, shared_output, INT, COMPARED),
+};
+static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
+
 /* Every rank's spec must have these. */
 static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
     int s = spec->sequence_axis;
@@ -66,24 +82,13 @@ static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
     lierne_plan_fields_add(f, "lierne_plan_create_bridge", 0);
     lierne_plan_fields_add_grid(f, "src", spec->src);
     lierne_plan_fields_add_grid(f, "dst", spec->dst);
-    lierne_plan_fields_add(f, "naxes", spec->naxes);
+    lierne_spec_table_compare(&table, spec, f);
     for (int a = 0; a < spec->naxes; a++) {
         lierne_plan_fields_add_at(f, "shape", a, spec->shape[a]);
     }
-    lierne_plan_fields_add_dtype(f, spec->dtype);
-    lierne_plan_fields_add(f, "batch_axis", spec->batch_axis);
-    lierne_plan_fields_add(f, "sequence_axis", s);
     add_counts(f, "src_counts", spec->src, spec->src_counts);
     add_counts(f, "dst_counts", spec->dst, spec->dst_counts);
-    lierne_plan_fields_add(f, "gradient_owner", (int64_t)spec->gradient_owner);
-    lierne_plan_fields_add(f, "gradient_storage", (int64_t)spec->gradient_storage);
     lierne_plan_fields_add_list(f, "row_owner", LIERNE_ITEM_I32, spec->row_owner, rows);
-    lierne_plan_fields_add(f, "require_divisible", spec->require_divisible != 0);
-    lierne_plan_fields_add(f, "max_inflight", spec->max_inflight > 1 ? spec->max_inflight : 1);
-    lierne_plan_fields_add(f, "output", (int64_t)spec->output);
-    lierne_plan_fields_add(f, "variable_rows", spec->variable_rows != 0);
-    lierne_plan_fields_add(f, "routing", (int64_t)spec->routing);
-    lierne_plan_fields_add(f, "shared_output", (int64_t)spec->shared_output);
     add_placements(f, "src", spec->src, spec->src_placements);
     add_placements(f, "dst", spec->dst, spec->dst_placements);
 }

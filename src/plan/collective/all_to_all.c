@@ -8,7 +8,7 @@
 typedef struct planning {
     lierne_all_to_all_spec spec;
     lierne_team team;
-    lierne_field fields[LIERNE_COLLECTIVE_FIELDS];
+    lierne_plan_fields fields;
     int64_t *received; /* from each rank, with counts */
 } planning;
 
@@ -41,7 +41,7 @@ static lierne_status check(planning *p, const lierne_context *context) {
                                       .max_inflight = s->max_inflight};
     LIERNE_TRY(lierne_collective_check(&p->team, context, &common));
     LIERNE_TRY(check_lists(p, context->rank));
-    lierne_collective_compare(p->fields, &p->team, &common);
+    lierne_collective_compare(&p->fields, &p->team, &common);
     return LIERNE_OK;
 }
 
@@ -141,8 +141,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const planning *p, int
 static lierne_status plan_together(lierne_plan **out, lierne_context *context, planning *p) {
     const lierne_field field = {.name = "a new plan of an all-to-all"};
     lierne_plan_parts parts = {.waits = true};
-    LIERNE_TRY(
-        lierne_context_agree_all(context, LIERNE_OK, p->fields, LIERNE_COLLECTIVE_FIELDS, NULL));
+    LIERNE_TRY(lierne_context_agree_all(context, LIERNE_OK, p->fields.at, p->fields.count, NULL));
     lierne_status status = exchange(p, context);
     if (context->dead != LIERNE_OK) {
         return status;
@@ -162,7 +161,7 @@ static lierne_status plan_alone(lierne_plan **out, lierne_context *context, lier
     if (status == LIERNE_OK) {
         status = fill_parts(&parts, p, context->rank);
     }
-    return lierne_plan_new(out, context, status, &parts, p->fields, LIERNE_COLLECTIVE_FIELDS);
+    return lierne_plan_new(out, context, status, &parts, p->fields.at, p->fields.count);
 }
 
 lierne_status lierne_plan_create_all_to_all(lierne_plan **out, lierne_context *context,

@@ -87,7 +87,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_team *tea
 static lierne_status create(lierne_plan **out, lierne_context *context, lierne_status status,
                             const lierne_collective *given, fill_sides *fill) {
     lierne_plan_parts parts = {0};
-    lierne_field fields[LIERNE_COLLECTIVE_FIELDS] = {0};
+    lierne_plan_fields fields = {0};
     lierne_collective spec = *given;
     lierne_team team;
     if (status == LIERNE_OK && !out) {
@@ -100,12 +100,12 @@ static lierne_status create(lierne_plan **out, lierne_context *context, lierne_s
         status = lierne_collective_read_environment(&spec.algorithm, context->rank);
     }
     if (status == LIERNE_OK) {
-        lierne_collective_compare(fields, &team, &spec);
+        lierne_collective_compare(&fields, &team, &spec);
         int64_t size = (int64_t)lierne_dtype_size(spec.dtype);
         spec.algorithm = lierne_collective_choose(spec.algorithm, team.n, spec.count * size);
         status = fill_parts(&parts, &team, &spec, fill, context->rank);
     }
-    return lierne_plan_new(out, context, status, &parts, fields, LIERNE_COLLECTIVE_FIELDS);
+    return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }
 
 static lierne_status gather(lierne_plan_side *sides, const lierne_team *team, const int64_t *parts,

@@ -4,6 +4,7 @@
 
 #include "lierne/collective.h"
 #include "plan/plan.h"
+#include "plan/spec_table.h"
 
 typedef enum lierne_collective_kind {
     LIERNE_ALL_GATHER,
@@ -48,10 +49,9 @@ int lierne_team_rank(const lierne_team *team, int i);
 /* -1 for a rank that is not in the list. */
 int lierne_team_find(const lierne_team *team, int rank);
 
-/* What ranks must have given alike: writes the fields. They point into spec. */
-#define LIERNE_COLLECTIVE_FIELDS 11
-void lierne_collective_compare(lierne_field fields[LIERNE_COLLECTIVE_FIELDS],
-                               const lierne_team *team, const lierne_collective *spec);
+/* Adds what ranks must have given alike. The fields point into spec. */
+void lierne_collective_compare(lierne_plan_fields *fields, const lierne_team *team,
+                               const lierne_collective *spec);
 
 /* Parts of a buffer, one of each rank: n + 1 entries, where part i begins, and the length. To be
  * freed with lierne_mem_free. By counts, or count each where that is NULL; those of a two-shot

@@ -143,26 +143,29 @@ lierne_status lierne_collective_check(lierne_team *team, const lierne_context *c
                                           spec->dtype);
 }
 
+static const char *const reductions[] = {"sum", "max", "min", "prod", "avg"};
+static const char *const algorithms[] = {"auto", "one_shot", "two_shot"};
+static const lierne_spec_entry numbers[] = {
+    LIERNE_SPEC_NUMBER(lierne_collective, dtype, DTYPE, COMPARED),
+    LIERNE_SPEC_WORDS(lierne_collective, reduction, COMPARED, reductions),
+    LIERNE_SPEC_WORDS(lierne_collective, algorithm, COMPARED, algorithms),
+    LIERNE_SPEC_NUMBER(lierne_collective, max_inflight, INFLIGHT, COMPARED),
+};
+static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
+
 /* The first field names the call. */
-void lierne_collective_compare(lierne_field fields[LIERNE_COLLECTIVE_FIELDS],
-                               const lierne_team *team, const lierne_collective *spec) {
+void lierne_collective_compare(lierne_plan_fields *fields, const lierne_team *team,
+                               const lierne_collective *spec) {
     static const char *const calls[] = {"planning of an all-gather", "planning of a reduce-scatter",
                                         "planning of an all-reduce", "planning of a broadcast",
                                         "planning of an all-to-all", "planning of a barrier"};
-    static const char *const reductions[] = {"sum", "max", "min", "prod", "avg"};
-    static const char *const algorithms[] = {"auto", "one_shot", "two_shot"};
-    const lierne_field all[LIERNE_COLLECTIVE_FIELDS] = {
-        {.name = ""},
-        {.name = "nranks", .value = team->n},
-        lierne_field_list("ranks", LIERNE_ITEM_I32, team->ranks, (size_t)team->n),
-        lierne_field_text("dtype", lierne_dtype_name(spec->dtype)),
-        lierne_field_text("reduction", reductions[spec->reduction]),
-        lierne_field_text("algorithm", algorithms[spec->algorithm]),
-        {.name = "root", .value = spec->root ? *spec->root : 0},
-        {.name = "max_inflight", .value = spec->max_inflight > 1 ? spec->max_inflight : 1},
-        lierne_field_list("counts", LIERNE_ITEM_I64, spec->counts, (size_t)team->n),
-        lierne_field_text("send_counts", spec->own_counts ? "given" : "NULL"),
-        {.name = "count", .value = spec->counts ? 0 : spec->count}};
-    memcpy(fields, all, sizeof all);
-    snprintf(fields[0].name, sizeof fields[0].name, "%s", calls[spec->kind]);
+    lierne_plan_fields_add(fields, calls[spec->kind], 0);
+    lierne_plan_fields_add(fields, "nranks", team->n);
+    lierne_plan_fields_add_list(fields, "ranks", LIERNE_ITEM_I32, team->ranks, (size_t)team->n);
+    lierne_spec_table_compare(&table, spec, fields);
+    lierne_plan_fields_add(fields, "root", spec->root ? *spec->root : 0);
+    lierne_plan_fields_add_list(fields, "counts", LIERNE_ITEM_I64, spec->counts, (size_t)team->n);
+    fields->at[fields->count++] =
+        lierne_field_text("send_counts", spec->own_counts ? "given" : "NULL");
+    lierne_plan_fields_add(fields, "count", spec->counts ? 0 : spec->count);
 }

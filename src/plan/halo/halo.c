@@ -72,15 +72,12 @@ static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
 static lierne_status agree(lierne_context *context, lierne_status status,
                            const lierne_plan_parts *parts) {
     const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)parts->saved_spec;
-    lierne_field fields[5] = {{.name = "planning of swaps"}};
+    lierne_plan_fields fields = {0};
+    lierne_plan_fields_add(&fields, "planning of swaps", 0);
     if (status == LIERNE_OK) {
-        fields[1] = lierne_field_text("dtype", lierne_dtype_name(r->spec.dtype));
-        fields[2] = (lierne_field){.name = "width", .value = r->spec.width};
-        fields[3] = (lierne_field){.name = "keep_ghosts", .value = r->spec.keep_ghosts};
-        fields[4] = (lierne_field){.name = "max_inflight",
-                                   .value = r->spec.max_inflight > 1 ? r->spec.max_inflight : 1};
+        lierne_spec_table_compare(&lierne_halo_table, &r->spec, &fields);
     }
-    LIERNE_TRY(lierne_context_agree_all(context, status, fields, 5, NULL));
+    LIERNE_TRY(lierne_context_agree_all(context, status, fields.at, fields.count, NULL));
     return compare_depth(context, r->spec.nswap);
 }
 

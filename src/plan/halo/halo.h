@@ -4,6 +4,10 @@
 
 #include "lierne/halo.h"
 #include "plan/plan.h"
+#include "plan/spec_table.h"
+
+/* Of lierne_halo_spec. */
+extern const lierne_spec_table lierne_halo_table;
 
 /* What a plan of swaps keeps: its spec, with copies of all that it points to. */
 typedef struct lierne_halo_saved_spec {

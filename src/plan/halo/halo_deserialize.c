@@ -65,7 +65,6 @@ static lierne_status read_lists(contents *c, const lierne_plan_reader *r) {
 
 static lierne_status read_swaps(contents *s, const lierne_plan_reader *r) {
     lierne_halo_spec *h = &s->spec;
-    LIERNE_TRY(lierne_plan_reader_get_int(r, "nswap", &h->nswap));
     LIERNE_TRY(read_procs(r, "sendproc", h->nswap, &s->procs[0]));
     LIERNE_TRY(read_procs(r, "recvproc", h->nswap, &s->procs[1]));
     LIERNE_TRY(lierne_plan_reader_get_list(r, "sendnum", h->nswap, &s->nums[0]));
@@ -85,13 +84,7 @@ static lierne_status read(void **spec, const lierne_plan_reader *r) {
     *spec = s;
     lierne_halo_spec *h = &s->spec;
     h->size = sizeof *h;
-    LIERNE_TRY(lierne_plan_reader_get_dtype(r, &h->dtype));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "width", &h->width));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "stride", &h->stride));
-    LIERNE_TRY(lierne_plan_reader_get_bool(r, "keep_ghosts", &h->keep_ghosts));
-    LIERNE_TRY(lierne_plan_reader_get_int(r, "max_inflight", &h->max_inflight));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "nlocal", &h->nlocal));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "nghost", &h->nghost));
+    LIERNE_TRY(lierne_spec_table_read(&lierne_halo_table, h, r));
     return read_swaps(s, r);
 }
 

@@ -59,18 +59,24 @@ static void write_ranks(lierne_text *text, const char *key, const int *ranks, in
     lierne_text_add(text, "]");
 }
 
+static const lierne_spec_entry numbers[] = {
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, dtype, DTYPE, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, width, I64, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, stride, I64, SAVED),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, keep_ghosts, BOOL, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, max_inflight, INFLIGHT, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, nlocal, I64, SAVED),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, nghost, I64, SAVED),
+    LIERNE_SPEC_NUMBER(lierne_halo_spec, nswap, INT, SAVED),
+};
+const lierne_spec_table lierne_halo_table = LIERNE_SPEC_TABLE(numbers);
+
 static void write_spec(const lierne_saved_spec *saved, lierne_text *text) {
     static const char *const counts[] = {"sendnum", "recvnum", "firstrecv"};
     const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)saved;
     const lierne_halo_spec *spec = &r->spec;
-    lierne_text_add(text, "{\"kind\":\"halo\",\"dtype\":\"%s\",\"width\":%lld,\"stride\":%lld,",
-                    lierne_dtype_name(spec->dtype), (long long)spec->width,
-                    (long long)spec->stride);
-    lierne_text_add(text,
-                    "\"keep_ghosts\":%s,\"max_inflight\":%d,\"nlocal\":%lld,\"nghost\":%lld,"
-                    "\"nswap\":%d",
-                    spec->keep_ghosts ? "true" : "false", spec->max_inflight,
-                    (long long)spec->nlocal, (long long)spec->nghost, spec->nswap);
+    lierne_text_add(text, "{\"kind\":\"halo\",");
+    lierne_spec_table_write(&lierne_halo_table, spec, text);
     write_ranks(text, "sendproc", spec->sendproc, spec->nswap);
     write_ranks(text, "recvproc", spec->recvproc, spec->nswap);
     for (int i = 0; i < 3; i++) {

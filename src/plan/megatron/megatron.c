@@ -3,8 +3,7 @@
  * The bridge's layouts come from the bridge itself. The routes of a redistribution between them are
  * planned too, for the lower bound of the report alone. */
 #include "plan/megatron/megatron.h"
-#include "lierne/redistribute.h"
-#include "plan/fields.h"
+#include "plan/redistribute/redistribute.h"
 
 static lierne_status open_bridge(lierne_megatron_bridge *b, const lierne_megatron_spec *given) {
     lierne_megatron_spec own, *spec = &own;

@@ -1,10 +1,17 @@
 /* From a spec of layouts to a plan: two routes, which each rank plans on its own. */
-#include "lierne/redistribute.h"
+#include "plan/redistribute/redistribute.h"
 
 #include "layout/layout.h"
-#include "plan/fields.h"
 #include "plan/plan.h"
 #include "plan/redistribute/redistribute_check.h"
+#include "plan/spec_table.h"
+
+static const lierne_spec_entry numbers[] = {
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_inflight, INFLIGHT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, routing, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, shared_output, INT, COMPARED),
+};
+static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 
 /* The layouts of both directions. */
 typedef struct layouts {
@@ -178,9 +185,7 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
     }
     if (status == LIERNE_OK) {
         lierne_plan_fields_add(&fields, "lierne_plan_create_redistribute", 0);
-        lierne_plan_fields_add(&fields, "max_inflight", parts.max_inflight);
-        lierne_plan_fields_add(&fields, "routing", (int64_t)spec->routing);
-        lierne_plan_fields_add(&fields, "shared_output", (int64_t)spec->shared_output);
+        lierne_spec_table_compare(&table, spec, &fields);
         lierne_plan_fields_add_tensor(&fields, l.src);
         lierne_plan_fields_add_layout(&fields, "src", l.src);
         lierne_plan_fields_add_layout(&fields, "dst", l.dst);

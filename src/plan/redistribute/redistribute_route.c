@@ -12,10 +12,9 @@
  * uneven shares, pipeline stages and disjoint grids need no case of their own.
  */
 #include "layout/layout.h"
-#include "lierne/redistribute.h"
-#include "plan/fields.h"
 #include "plan/redistribute/balanced.h"
 #include "plan/redistribute/planner.h"
+#include "plan/redistribute/redistribute.h"
 #include "plan/redistribute/redistribute_check.h"
 #include "plan/redistribute/redistribute_shared.h"
 #include "route/route.h"

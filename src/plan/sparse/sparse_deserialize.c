@@ -121,20 +121,9 @@ static lierne_status check_graph(const contents *s) {
 
 static lierne_status fill_references(contents *s, const lierne_plan_reader *r) {
     lierne_references_spec *p = &s->forest.references;
-    int algorithm;
     p->size = sizeof *p;
     s->forest.nrows = -1;
-    LIERNE_TRY(lierne_plan_reader_get_dtype(r, &p->dtype));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "width", &p->width));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "stride", &p->stride));
-    LIERNE_TRY(
-        lierne_plan_reader_get_word(r, "algorithm", lierne_graph_algorithm_names, 3, &algorithm));
-    p->algorithm = (lierne_graph_algorithm)algorithm;
-    LIERNE_TRY(lierne_plan_reader_get_bool(r, "accumulate", &p->accumulate));
-    LIERNE_TRY(lierne_plan_reader_get_bool(r, "combined", &p->combined));
-    LIERNE_TRY(lierne_plan_reader_get_bool(r, "keep_ghosts", &p->keep_ghosts));
-    LIERNE_TRY(lierne_plan_reader_get_int(r, "max_inflight", &p->max_inflight));
-    LIERNE_TRY(lierne_plan_reader_get_integer(r, "nowned", &p->nowned));
+    LIERNE_TRY(lierne_spec_table_read(&lierne_references_table, p, r));
     return read_roots(s, r);
 }
 

@@ -138,20 +138,13 @@ static lierne_status prepare(planning *p) {
 
 static lierne_status agree(planning *p) {
     const lierne_star_forest_spec *s = p->spec;
-    const lierne_field fields[] = {{.name = "planning of rows"},
-                                   lierne_field_text("dtype",
-                                                     lierne_dtype_name(s->references.dtype)),
-                                   {.name = "width", .value = s->references.width},
-                                   {.name = "algorithm", .value = (int64_t)s->references.algorithm},
-                                   {.name = "accumulate", .value = s->references.accumulate != 0},
-                                   {.name = "max_inflight", .value = s->references.max_inflight},
-                                   {.name = "combined", .value = s->references.combined != 0},
-                                   {.name = "keep_ghosts", .value = s->references.keep_ghosts != 0},
-                                   {.name = "nrows", .value = s->nrows},
-                                   lierne_field_list("owner", LIERNE_ITEM_I32, s->owner,
-                                                     s->owner ? (size_t)s->nrows : 0)};
-    return lierne_context_agree_all(p->context, p->status, fields, sizeof fields / sizeof fields[0],
-                                    NULL);
+    lierne_plan_fields fields = {0};
+    lierne_plan_fields_add(&fields, "planning of rows", 0);
+    lierne_spec_table_compare(&lierne_references_table, &s->references, &fields);
+    lierne_plan_fields_add(&fields, "nrows", s->nrows);
+    lierne_plan_fields_add_list(&fields, "owner", LIERNE_ITEM_I32, s->owner,
+                                s->owner ? (size_t)s->nrows : 0);
+    return lierne_context_agree_all(p->context, p->status, fields.at, fields.count, NULL);
 }
 
 /* Messages with the rows needed of each owner; they point into the forest. */

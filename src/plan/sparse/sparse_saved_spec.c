@@ -27,6 +27,19 @@ static void destroy_saved_spec(lierne_saved_spec *base) {
 
 const char *const lierne_graph_algorithm_names[3] = {"auto", "direct", "all_gather"};
 
+static const lierne_spec_entry numbers[] = {
+    LIERNE_SPEC_NUMBER(lierne_references_spec, dtype, DTYPE, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, width, I64, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, stride, I64, SAVED),
+    LIERNE_SPEC_WORDS(lierne_references_spec, algorithm, BOTH, lierne_graph_algorithm_names),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, accumulate, BOOL, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, max_inflight, INFLIGHT, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, combined, BOOL, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, keep_ghosts, BOOL, BOTH),
+    LIERNE_SPEC_NUMBER(lierne_references_spec, nowned, I64, SAVED),
+};
+const lierne_spec_table lierne_references_table = LIERNE_SPEC_TABLE(numbers);
+
 static void write_ints(lierne_text *text, const char *name, const int64_t *values, int64_t n) {
     lierne_text_add(text, ",\n \"%s\": ", name);
     lierne_text_numbers(text, values, n);
@@ -75,22 +88,12 @@ static void write_graph(lierne_text *text, const lierne_star_forest_saved_spec *
     write_ints(text, "remote_edge_idx", g->remote_edges, g->nremote_edges);
 }
 
-static const char *truth(bool value) {
-    return value ? "true" : "false";
-}
-
 static void write_saved_spec(const lierne_saved_spec *base, lierne_text *text) {
     const lierne_star_forest_saved_spec *r = (const lierne_star_forest_saved_spec *)base;
     const lierne_star_forest *f = &r->forest;
-    lierne_text_add(
-        text,
-        "{\"kind\": \"%s\", \"dtype\": \"%s\", \"width\": %lld, \"stride\": %lld, "
-        "\"algorithm\": \"%s\", \"accumulate\": %s, \"combined\": %s, \"keep_ghosts\": %s, "
-        "\"max_inflight\": %d,\n \"nowned\": %lld, \"nghosts\": %lld",
-        r->nrows < 0 ? "references" : "graph", lierne_dtype_name(r->spec.dtype),
-        (long long)f->width, (long long)f->stride, lierne_graph_algorithm_names[r->spec.algorithm],
-        truth(f->accumulate), truth(f->combined), truth(f->keep_ghosts), r->spec.max_inflight,
-        (long long)f->nowned, (long long)f->nghosts);
+    lierne_text_add(text, "{\"kind\": \"%s\", ", r->nrows < 0 ? "references" : "graph");
+    lierne_spec_table_write(&lierne_references_table, &r->spec, text);
+    lierne_text_add(text, ",\n \"nghosts\": %lld", (long long)f->nghosts);
     write_roots(text, f);
     write_counts(text, "recv_counts", &f->senders, r->members, f->rank);
     write_counts(text, "send_counts", &f->receivers, r->members, f->rank);
@@ -112,6 +115,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     r->spec = *references;
     r->spec.rank = NULL;
     r->spec.row = NULL;
+    r->spec.stride = references->stride ? references->stride : references->width;
     r->forest =
         (lierne_star_forest){.rank = context->rank,
                              .nowned = references->nowned,

@@ -5,9 +5,11 @@
 
 #include "lierne/sparse.h"
 #include "plan/plan.h"
+#include "plan/spec_table.h"
 
 /* Of each algorithm, in texts and reports. */
 extern const char *const lierne_graph_algorithm_names[3];
+extern const lierne_spec_table lierne_references_table;
 
 /* What only a graph has, named as in lierne_graph_lists, in the slots of a workspace. */
 enum {
