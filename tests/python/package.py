@@ -633,10 +633,42 @@ class Plans(unittest.TestCase):
             with self.assertRaises(lierne.errors.BusyError):
                 plans[0].close()
             second = plans[1].begin(np.float32([2]))
-            for request in (first, second):
+            for request in (first, second, first):
                 np.testing.assert_array_equal(request.wait(), [1, 2])
-            with self.assertRaises(lierne.errors.InvalidError):
-                first.wait()
+            self.assertIs(first.wait(), first.wait())
+            self.assertTrue(first.test())
+            third = [plan.begin(np.float32([rank])) for rank, plan in enumerate(plans)]
+            first.wait()  # another execution has its place now
+            self.assertEqual([request.wait().tolist() for request in third], [[0, 1], [0, 1]])
+
+    def test_a_request_that_is_dropped_ends(self):
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+            for kept in ((), (0,), (1,)):
+                requests = [plan.begin(np.float32([9])) for plan in plans]
+                requests = [requests[r] for r in kept]
+                gc.collect()
+                for request in requests:
+                    self.assertEqual(request.wait().tolist(), [9, 9])
+                got = begin_all(plans, [np.float32([r]) for r in range(2)])
+                self.assertEqual([out.tolist() for out in got], [[0, 1], [0, 1]])
+            requests = [plan.begin(np.float32([9])) for plan in plans]
+            del requests
+            plans[0].close()
+            requests = [plan.begin(np.float32([9])) for plan in plans[1:]]
+            del requests, plans  # the world is closed with a dropped request that never completes
+            world[1].abort("its peer has no plan")
+
+    def test_a_request_of_a_dead_context_is_left_alone(self):
+        with lierne.Context.sim(2) as world:
+            plan = [lierne.all_gather(world[r], 1, "f32") for r in range(2)][0]
+            request = plan.begin(np.float32([1]))
+            world[0].abort("mine")
+            plan.close()
+            del request
+            for _ in range(2):
+                with self.assertRaisesRegex(lierne.Error, "mine"):
+                    world[0].progress()
 
     def test_an_error_leaves_nothing_in_flight(self):
         with self.assertRaisesRegex(RuntimeError, "mine"):

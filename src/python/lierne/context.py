@@ -7,6 +7,7 @@ freed by the next call of their context, in the thread that makes it, and not by
 Arrays over memory of the library (Context.empty, shared outputs of plans) are counted: while one is
 alive, closing what owns its memory is a BufferError, as it is with Python's own mmap."""
 import ctypes
+import math
 import os
 import threading
 import warnings
@@ -30,7 +31,26 @@ def _spec(options, world=None):
     return Spec("lierne_context_spec", nmembers=len(members), **options)
 
 
-class Context:
+class Dropped:
+    """Executions in flight that nobody will wait for. The other ranks count on them, and their buffers
+    are in use: the next call of their context that may wait ends them."""
+
+    def __init__(self):
+        self._dropped = []
+
+    def _drop(self, end, number=0):
+        """Leaves an execution to the next call, which calls end(); safe in a finalizer. number: its place
+        among those that are to end in the order in which they were begun."""
+        self._dropped.append((number, end))
+
+    def _end_dropped(self, before=math.inf):
+        """Ends those with a lower number, in their order."""
+        self._dropped.sort(key=lambda entry: entry[0])
+        while self._dropped and self._dropped[0][0] < before:
+            self._dropped.pop(0)[1]()
+
+
+class Context(Dropped):
     """This rank in a world of ranks. Close it when done (`with`, or close()): closing is collective
     except over self and sim.
 
@@ -40,6 +60,7 @@ class Context:
     lierne_context_spec."""
 
     def __init__(self, handle, destroy, keep=()):
+        super().__init__()
         self._handle = handle
         self._destroy = destroy
         self._keep = keep
@@ -96,7 +117,14 @@ class Context:
         return World(nranks, **options)
 
     def _call(self, function, *arguments):
-        """A call on this context: frees what was collected, and excludes other threads."""
+        """A call on this context that may wait: it ends and frees what was dropped."""
+        with self._lock:
+            self._check_usable()
+            self._end_dropped()
+            self._call_at_once(function, *arguments)
+
+    def _call_at_once(self, function, *arguments):
+        """A call that never waits: it frees what was collected, and excludes other threads."""
         with self._lock:
             self._check_usable()
             self._free_collected()
@@ -107,6 +135,11 @@ class Context:
         if os.getpid() != self._process:
             raise RuntimeError(f"the context was made in process {self._process}; process {os.getpid()}, "
                                "a fork of it, needs one of its own")
+
+    def _end_dropped(self, before=math.inf):
+        """Those of a dead context stay as they are: their buffers may still be written."""
+        if lib.lierne_context_get_status(self._handle) == lib.LIERNE_OK:
+            super()._end_dropped(before)
 
     def _free_collected(self):
         """What is still held by something that will be collected later is left for the next call."""
@@ -182,7 +215,7 @@ class Context:
             raise ValueError(f"shape is {shape}, must not be negative")
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         out = ffi.new("void **")
-        self._call(lib.lierne_context_alloc, out, self._handle, nbytes)
+        self._call_at_once(lib.lierne_context_alloc, out, self._handle, nbytes)
         own = self._handle
         free = lambda p: self._discard(lib.lierne_context_dealloc, own, p)  # noqa: E731
         memory = ffi.gc(out[0], free)
@@ -191,17 +224,17 @@ class Context:
 
     def progress(self):
         """Progresses everything in flight, without waiting."""
-        self._call(lib.lierne_context_progress, self._handle)
+        self._call_at_once(lib.lierne_context_progress, self._handle)
 
     def abort(self, reason, status=-63):
         """Kills the context; ranks that wait for this one get `status` and the reason at once."""
         line = " ".join(str(reason).split()) or type(reason).__name__
-        self._call(lib.lierne_context_abort, self._handle, status, line.encode())
+        self._call_at_once(lib.lierne_context_abort, self._handle, status, line.encode())
 
     def dump(self):
         """What this rank was doing: calls in flight, ranks waited for, the last calls."""
         out = ffi.new("char[]", 1 << 16)
-        self._call(lib.lierne_context_dump, out, len(out), self._handle)
+        self._call_at_once(lib.lierne_context_dump, out, len(out), self._handle)
         return text(out)
 
     def close(self):
@@ -210,6 +243,7 @@ class Context:
         with self._lock:
             if self._handle is not None:
                 self._check_usable()
+                self._end_dropped()
                 self._check_unused("the context")
                 self._free_collected()
                 if self._destroy:

@@ -6,6 +6,7 @@ too. Where the plan owns the output of a direction (shared_output of Bridge and 
 are read-only arrays over memory that ranks of the node share, and are overwritten when this rank begins
 the plan's next call of that direction: copy what must stay."""
 import dataclasses
+import functools
 import typing
 
 import numpy as np
@@ -125,27 +126,37 @@ def read_route(route):
 
 
 class Request:
-    """An execution in flight. It borrows both buffers until wait() has returned."""
+    """An execution in flight. It borrows both buffers until wait() has returned. One that is dropped
+    instead is ended by the next call of its context that may wait."""
 
     def __init__(self, plan, handle, out, kept):
         self._plan, self._handle, self._out, self._kept = plan, handle, out, kept
-        plan._requests.add(self)
 
     def test(self):
         """Whether wait() would return at once. Progresses everything in flight."""
-        done = ffi.new("int *")
+        done = ffi.new("int *", 1)
         self._plan._alive()
-        self._plan.context._call(lib.lierne_request_test, done, self._handle)
+        if self._handle is not None:
+            self._plan.context._call_at_once(lib.lierne_request_test, done, self._handle)
         return bool(done[0])
 
     def wait(self):
-        """Waits until the execution is complete and returns its output. All ranks must call."""
+        """Waits until the execution is complete and returns its output, as every further call does. All
+        ranks must call."""
         self._plan._alive()
-        try:
+        if self._handle is not None:
             self._plan.context._call(lib.lierne_request_end, self._handle)
-        finally:
-            self._plan._requests.discard(self)
+            self._handle = None
         return self._out
+
+    def __del__(self):
+        if self._handle is not None:
+            self._plan.context._drop(functools.partial(_end, self._plan, self._handle, self._kept))
+
+
+def _end(plan, own, kept):
+    """Ends a request that was dropped; until then it keeps its plan and its buffers."""
+    call(lib.lierne_request_end, own)
 
 
 class Plan:
@@ -157,7 +168,6 @@ class Plan:
 
     def __init__(self, context, function, *arguments):
         self.context = context
-        self._requests = set()
         self._handle = None
         self._shared = ()  # the directions of which the plan owns the output
         out = ffi.new("lierne_plan **")
