@@ -1,11 +1,5 @@
 """lierne.torch on ranks of torchrun: both ways to move data, against the golden files, each other and by
-hand. Every rank runs every test; a failure ends the program, so that no rank waits for another. Arguments:
-names of tests; by default all that are for this number of ranks (8: golden bridges and DTensors)."""
-import datetime
-import os
-import sys
-import traceback
-
+hand. 8 ranks: golden bridges and DTensors."""
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -14,48 +8,12 @@ import lierne
 import lierne.torch
 from package import Bridges, Rows, grid_of
 from report import golden
-
-WAYS = ("distributed", "node")
-TESTS = []
-
-
-def test(function, ranks=4):
-    function.ranks = ranks
-    TESTS.append(function)
-    return function
-
-
-def test_on_8(function):
-    return test(function, 8)
-
-
-def contexts():
-    for way in WAYS:
-        with lierne.torch.context(over=way, timeout=60) as context:
-            yield context
-
-
-def same(got, expected, what=""):
-    got, expected = torch.as_tensor(got), torch.as_tensor(expected, dtype=got.dtype)
-    assert torch.equal(got.reshape(-1), expected.reshape(-1)), (what, got, expected)
-
-
-def leaf(array, dtype=torch.float64):
-    return torch.as_tensor(np.asarray(array), dtype=dtype).clone().requires_grad_()
+from torch_harness import ENCODER, bridge, contexts, leaf, main, same, test, test_on_8
 
 
 def given(move, direction, data):
     """The input of a rank; an empty one where it holds nothing."""
     return np.zeros(move.shapes(direction)[0]) if data is None else data
-
-
-ENCODER = {"tp": 1, "dp": 4}
-LLM = {"tp": 1, "cp": 2, "dp": 2}
-
-
-def bridge(context, dtype=torch.float64, shape=(8, 4, 3), **options):
-    return lierne.torch.Bridge(context, lierne.Grid(ENCODER), lierne.Grid(LLM), shape, dtype,
-                               sequence_axis=1, **options)
 
 
 @test_on_8
@@ -515,62 +473,9 @@ def megatrons_disjoint_bridge():
 
 
 @test
-def deepmds_border_op():
-    from lierne.torch.deepmd import border_op
-    file = golden("halo")
-    cases = [c for c in file["cases"] if c["world"] == dist.get_world_size() and c["nswap"]
-             and not {"phantom", "null"} & set(c)]
-    context = lierne.torch.context(timeout=60)
-    inexact = 0
-    for case in cases:
-        part, width = case["ranks"][context.rank], file["width"]
-        n, ghosts = part["nlocal"], part["nghost"]
-        arrays = [np.array(rows, np.int32) for rows in part["sendlist"]]
-        addresses = torch.tensor([rows.ctypes.data for rows in arrays])
-        numbers = [torch.tensor(part[name], dtype=torch.int32)
-                   for name in ("sendproc", "recvproc", "sendnum", "recvnum")]
-        x = leaf(np.concatenate([Rows.f(part["gid"][:n], width), np.zeros((ghosts, width))]))
-        y, = border_op(addresses, *numbers, x, context, torch.tensor(n), torch.tensor(ghosts))
-        again, = border_op(part["sendlist"], *numbers, x, context, n, ghosts)
-        assert torch.equal(y, again)
-        i, c = np.ogrid[:n + ghosts, :width]
-        exact = case.get("upstream") != "q"
-        upstream = Rows.h(context.rank, n + ghosts, width) if exact else (
-            1 / (3.0 + 7 * context.rank + 5 * i + c))
-        y.backward(torch.as_tensor(upstream))
-        if exact:
-            same(y[n:].detach(), np.ravel(part["forward_ghost"]), case["id"])
-            same(x.grad[:n], np.ravel(part["backward_local"]), case["id"])
-        else:
-            bits = [bytes.fromhex(text)[::-1] for text in np.ravel(part["backward_local_bits_f64"])]
-            assert x.grad[:n].numpy().tobytes() == b"".join(bits), case["id"]
-            inexact += 1
-    assert len(cases) > inexact, (len(cases), inexact)
-    context.close()
-
-
-@test
 def no_mpi_in_the_process():
     with open("/proc/self/maps") as maps:
         assert "libmpi" not in maps.read()
-
-
-def main():
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
-    torch.set_num_threads(1)
-    names, n = sys.argv[1:], dist.get_world_size()
-    chosen = [t for t in TESTS if (t.__name__ in names if names else t.ranks == n)]
-    for function in chosen:
-        try:
-            function()
-            dist.barrier()
-        except BaseException:
-            traceback.print_exc()
-            print(f"FAIL {function.__name__} on rank {dist.get_rank()}", flush=True)
-            os._exit(1)
-    if dist.get_rank() == 0:
-        print(f"{len(chosen)} passed, 0 failed")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ here. A spec is filled by the types that its struct declares, so that a new fiel
 used without a change of this file."""
 import operator
 import os
+import reprlib
 
 import numpy as np
 
@@ -89,7 +90,7 @@ def handle(thing, kind):
     if found is None or ffi.typeof(found) is not ffi.typeof(f"lierne_{kind} *"):
         if hasattr(thing, "_handle") and found is None:
             raise ValueError(f"the {kind} is closed")
-        raise TypeError(f"{thing!r} is no {kind} of lierne")
+        raise TypeError(f"{reprlib.repr(thing)} is no {kind} of lierne")
     return found
 
 

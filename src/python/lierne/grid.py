@@ -1,6 +1,7 @@
 """Grids (process meshes) and layouts (where a tensor lives on one)."""
 import dataclasses
 import operator
+import reprlib
 import typing
 
 import numpy as np
@@ -67,7 +68,9 @@ class Grid:
         mesh: anything with .mesh (ranks, as a tensor or an array) and .mesh_dim_names. The ranks
         must be consecutive and every dim must have one stride; a transposed mesh is a grid with
         another order of dims. world_size: by default that of torch.distributed if it is
-        initialised, else the ranks up to the mesh's last one. Raises ValueError."""
+        initialised, else the ranks up to the mesh's last one. Raises TypeError and ValueError."""
+        if not hasattr(mesh, "mesh") or not hasattr(mesh, "mesh_dim_names"):
+            raise TypeError(f"{reprlib.repr(mesh)} is no DeviceMesh and no grid")
         ranks = np.asarray(mesh.mesh)
         names = mesh.mesh_dim_names
         if not names or len(names) != ranks.ndim:

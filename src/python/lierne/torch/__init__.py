@@ -14,6 +14,7 @@ node, host memory. Neither loads MPI.
 All ranks call every operation, forward and backward, also ranks without data: a rank whose result is
 empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
 import collections
+import math
 import weakref
 import zlib
 
@@ -22,7 +23,8 @@ import torch.distributed as dist
 
 import lierne
 from lierne._arrays import NOWHERE, dtype_name
-from lierne._library import ffi, lib, sized
+from lierne._library import call, ffi, lib, sized
+from lierne.context import Dropped
 from lierne.plan import direction_of
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
@@ -75,7 +77,8 @@ def _store_calls(store, members, name):
 
 
 def grid(mesh_or_grid):
-    """A lierne.Grid as it is; that of a DeviceMesh otherwise (its dims turned round)."""
+    """A lierne.Grid as it is; that of a DeviceMesh otherwise (its dims turned round). Raises TypeError,
+    and as lierne.Grid.from_device_mesh."""
     if isinstance(mesh_or_grid, lierne.Grid):
         return mesh_or_grid
     return lierne.Grid.from_device_mesh(mesh_or_grid)
@@ -93,16 +96,20 @@ def _tag_of(plan, context):
 
 
 class Work:
-    """A differentiable execution in flight; the operation's input must not change before wait()."""
+    """A differentiable execution in flight; the operation's input must not change before wait(). One
+    that is dropped instead is ended by the next call of its context that may wait."""
 
     def __init__(self, flight, token):
-        self._flight, self._token = flight, token
+        self._flight, self._token, self._result = flight, token, None
 
     def wait(self):
-        """Waits and returns the result. Its backward starts the adjoint, and the backward of begin()
+        """Waits and returns the result, as every further call does. Its backward starts the adjoint, and the backward of begin()
         waits for it: what autograd computes between the two overlaps with the exchange. Works of one
         context are waited for in the order in which they were begun, the same on all ranks."""
-        return _End.apply(self._token, self._flight)
+        if self._flight is not None:
+            self._result = _End.apply(self._token, self._flight)
+            self._flight = self._token = None
+        return self._result
 
 
 class Operation:
@@ -121,7 +128,8 @@ class Operation:
     def __init__(self, plan, group=None):
         global _next_operation
         self.plan = plan
-        context = getattr(plan, "context", None)
+        self._context = context = getattr(plan, "context", None)
+        self._owner = Dropped() if context is None else context
         self.routed = context is None or getattr(context, "routed", False)
         self._shares, self._version = _shares_forward(plan, self.routed), None
         self.group = getattr(context, "group", group)
@@ -132,16 +140,16 @@ class Operation:
 
     def __call__(self, tensor):
         """The forward of a tensor of shapes()[0]. All ranks call."""
-        return torch.ops.lierne.move(tensor, self.id, False)
+        return torch.ops.lierne.move(_checked(tensor), self.id, False)
 
     def adjoint(self, gradient):
         """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call."""
-        return torch.ops.lierne.move(gradient, self.id, True)
+        return torch.ops.lierne.move(_checked(gradient), self.id, True)
 
     def begin(self, tensor, direction="forward"):
         """Starts an execution and returns a Work."""
         flight = _Flight(self, bool(direction_of(direction)))
-        return Work(flight, _Begin.apply(tensor, flight))
+        return Work(flight, _Begin.apply(_checked(tensor), flight))
 
     def shapes(self, direction="forward"):
         """The shapes of this rank's input and output in a direction."""
@@ -155,7 +163,8 @@ class Operation:
         self._shapes, self._routes = {}, {}
 
     def _start(self, tensor, adjoint):
-        """Begins to execute; returns a function that waits and gives the result."""
+        """Begins to execute; returns a _Started."""
+        self._check_usable()
         shapes = self.shapes(int(adjoint))
         if dtype_name(tensor.dtype) != self.dtype and not self.dtype.startswith("bits"):
             raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {self.dtype}")
@@ -164,14 +173,42 @@ class Operation:
                              f"{tuple(shapes[0])} on this rank")
         source = tensor.detach().contiguous()
         if self._shares and not adjoint:
-            return self._start_shared(source, shapes[1])
+            return _Started(self._owner, self._start_shared(source, shapes[1]))
         out = source.new_zeros(shapes[1])
         if self.routed:
-            if int(adjoint) not in self._routes:
-                self._routes[int(adjoint)] = self.plan.route(int(adjoint))
-            return Execution(self._routes[int(adjoint)], source, out, self.group,
-                             self._tag + int(adjoint)).finish
-        return self._start_own(source, out, adjoint)
+            return self._start_routed(source, out, int(adjoint))
+        return _Started(self._owner, self._start_own(source, out, adjoint))
+
+    def _check_usable(self, number=math.inf):
+        """Ends what was dropped of the executions before this one. Raises where the context is closed,
+        or dead."""
+        if self._context is not None:
+            self.plan._alive()
+            self._context._check_usable()
+            call(lib.lierne_context_get_status, self._context._handle)
+        self._owner._end_dropped(number)
+
+    def _start_routed(self, source, out, direction):
+        if direction not in self._routes:
+            self._routes[direction] = self.plan.route(direction)
+        execution = Execution(("forward", "adjoint")[direction], self._routes[direction], source, out,
+                              self.group, self._tag + direction)
+        self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
+
+        def finish():
+            self._check_usable(number)
+            try:
+                return execution.finish(self._context and self._context.timeout)
+            except lierne.Error as error:
+                self._give_up(error, execution)
+                raise
+        return _Started(self._owner, finish, number)
+
+    def _give_up(self, error, execution):
+        """No call may take the messages of an execution that failed for its own."""
+        if self._context is not None:
+            self._context.abort(error, error.status)
+            self._context._keep = self._context._keep, execution  # its buffers may still be written
 
     def _start_own(self, source, out, adjoint):
         finish = self._begin_own(source, out.data_ptr() or NOWHERE, adjoint)
@@ -226,6 +263,30 @@ def _shares_forward(plan, routed):
     return bool(shared)
 
 
+def _checked(tensor):
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"the input is a {type(tensor).__module__}.{type(tensor).__name__}, must be a "
+                        "torch.Tensor")
+    return tensor
+
+
+class _Started:
+    """An execution in flight: a call waits and gives the result. It is called once, or dropped."""
+
+    def __init__(self, owner, finish, number=0):
+        self._owner, self._finish, self._number = owner, finish, number
+
+    def __call__(self):
+        finish, self._finish = self._finish, None
+        if finish is None:
+            raise RuntimeError("the execution has ended already, with an error")
+        return finish()
+
+    def __del__(self):
+        if self._finish is not None:
+            self._owner._drop(self._finish, self._number)
+
+
 class _Flight:
     """What Begin and End of one execution share, forward and then backward."""
 
@@ -250,8 +311,7 @@ class _End(torch.autograd.Function):
     @staticmethod
     def forward(ctx, token, flight):
         ctx.flight = flight
-        finish, flight.finish = flight.finish, None
-        return finish()
+        return flight.finish()
 
     @staticmethod
     def backward(ctx, gradient):
@@ -260,18 +320,27 @@ class _End(torch.autograd.Function):
         return gradient.new_empty(0), None
 
 
+def _operation(number):
+    """The Operation that a graph of torch.compile or torch.export knows by its number."""
+    if number not in _operations:
+        raise RuntimeError(f"lierne::move: operation {number} is gone: keep the lierne.torch.Operation for "
+                           "as long as a compiled or exported graph calls it")
+    return _operations[number]
+
+
 @torch.library.custom_op("lierne::move", mutates_args=())
 def _move(tensor: torch.Tensor, operation: int, adjoint: bool) -> torch.Tensor:
-    return _operations[operation]._start(tensor, adjoint)()
+    return _operation(operation)._start(tensor, adjoint)()
 
 
 @_move.register_fake
 def _(tensor, operation, adjoint):
-    return tensor.new_empty(_operations[operation].shapes(int(adjoint))[1])
+    return tensor.new_empty(_operation(operation).shapes(int(adjoint))[1])
 
 
 def _setup(ctx, inputs, output):
     _, ctx.operation, ctx.is_adjoint = inputs
+    ctx.keep = _operation(ctx.operation)  # the caller may have dropped it when backward comes
 
 
 def _backward(ctx, gradient):

@@ -3,12 +3,17 @@ NCCL on GPUs, whatever the tensors' device is. Nothing of lierne's transports ta
 
 Results have the bits that lierne itself gives: copies are copies, sums are taken in the route's order,
 16-bit types in float32 with one rounding, and every NaN that is computed is the canonical one."""
+import datetime
+import math
+import time
+
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from lierne._library import lib
+from lierne._library import ERRORS, lib
 
+_TIMEOUT, _TRANSPORT = ERRORS[lib.LIERNE_ERR_TIMEOUT], ERRORS[lib.LIERNE_ERR_TRANSPORT]
 IN, OUT, SCRATCH = lib.LIERNE_BUFFER_IN, lib.LIERNE_BUFFER_OUT, lib.LIERNE_BUFFER_SCRATCH
 _REDUCE = {lib.LIERNE_REDUCTION_SUM: torch.Tensor.add_, lib.LIERNE_REDUCTION_PROD: torch.Tensor.mul_,
            lib.LIERNE_REDUCTION_MAX: lambda a, b: torch.maximum(a, b, out=a),
@@ -84,14 +89,30 @@ def _operate(buffers, op, accumulates):
         _write(buffers, op.to, values, part)
 
 
+def _wait_until(work, deadline):
+    if deadline == math.inf:
+        work.wait()
+    else:  # a timeout of 0 ms would be none
+        work.wait(datetime.timedelta(seconds=max(deadline - time.monotonic(), 0) + 1e-3))
+
+
+def _ended(work):
+    try:
+        _wait_until(work, 0)
+    except RuntimeError:
+        return False
+    return True
+
+
 class Execution:
     """One execution of a route in flight. Its constructor posts the first stage; finish() does the
-    rest. Executions of one group are begun in one order and finished in that order, on all ranks."""
+    rest. Executions of one group are begun in one order and finished in that order, on all ranks.
+    name: for messages."""
 
-    def __init__(self, route, source, target, group, tag):
+    def __init__(self, name, route, source, target, group, tag):
         scratch = source.new_empty(route.elements[SCRATCH])
         self.buffers = {IN: source.reshape(-1), OUT: target.reshape(-1), SCRATCH: scratch}
-        self.route, self.target, self.group, self.tag = route, target, group, tag
+        self.name, self.route, self.target, self.group, self.tag = name, route, target, group, tag
         self.stage = 0
         self._post()
 
@@ -149,11 +170,34 @@ class Execution:
                 view.index_copy_(0, _rows(block, flat.device), values)
             start += n
 
-    def finish(self):
-        """Waits for all stages and returns the output."""
+    def _wait(self, timeout):
+        """Waits for the messages of the current stage. timeout: seconds, or None."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        for i, work in enumerate(self.works):
+            try:
+                _wait_until(work, deadline)
+            except RuntimeError as error:
+                late = time.monotonic() >= deadline
+                raise (self._timeout_error(i, timeout) if late else
+                       _TRANSPORT(f"{self._where()}: {error}")) from error
+
+    def _where(self):
+        return (f"lierne.torch.Operation: rank {self.route.rank}: {self.name}, stage {self.stage} of "
+                f"{len(self.route.stages)}")
+
+    def _timeout_error(self, first, timeout):
+        missing = [i for i in range(first, len(self.works)) if i == first or not _ended(self.works[i])]
+        peers = sorted({self.sent[i].peer for i in missing})
+        return _TIMEOUT(f"{self._where()}: {len(missing)} of {len(self.works)} messages missing after "
+                        f"{timeout:g} s, with rank {', '.join(map(str, peers[:8]))}")
+
+    def finish(self, timeout):
+        """Waits for all stages and returns the output. timeout: seconds that a stage may take, for
+        tensors on the host; those on devices, and None, have that of the process group, which ends what
+        hangs on a stream. Raises errors.TimeoutError, and errors.TransportError for what
+        torch.distributed raises."""
         while self.stage < len(self.route.stages):
-            for work in self.works:
-                work.wait()
+            self._wait(timeout if self.target.device.type == "cpu" else None)
             for message, tensor in self.arriving:
                 self._unpack(message, tensor)
             for op in self.route.stages[self.stage].sums:
@@ -161,8 +205,3 @@ class Execution:
             self.stage += 1
             self._post()
         return self.target
-
-    def done(self):
-        """Whether the messages posted so far are complete."""
-        return self.stage == len(self.route.stages) or (
-            self.stage == len(self.route.stages) - 1 and all(w.is_completed() for w in self.works))
