@@ -36,6 +36,26 @@ def ring(context, row, x):
 
 
 @test
+def any_rank_may_change_its_lists():
+    for context in contexts():
+        rows = [0] * 4
+        x = torch.arange(3.0).reshape(3, 1) + 10 * context.rank
+        for subset in (*range(16), 15, 0, 5):
+            rows = [row ^ (subset >> rank & 1) for rank, row in enumerate(rows)]
+            left = (context.rank - 1) % 4
+            for _ in range(2):
+                same(ring(context, rows[context.rank], x)[2], [10.0 * left + rows[left]], (subset, rows))
+
+
+@test
+def a_dtype_that_is_new_on_all_ranks():
+    for context in contexts():
+        for dtype in (torch.float32, torch.float64, torch.float32):
+            x = torch.arange(3, dtype=dtype).reshape(3, 1) + 10 * context.rank
+            same(ring(context, 1, x)[2], [10.0 * ((context.rank - 1) % 4) + 1])
+
+
+@test
 def deepmds_border_op():
     from lierne.torch.deepmd import border_op
     file = golden("halo")

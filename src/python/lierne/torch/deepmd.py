@@ -8,6 +8,8 @@ import lierne
 from lierne._arrays import dtype_name
 from lierne.torch import Operation
 
+_NEW_LISTS = 2  # a rank's news; 1: only dtype or width is new
+
 
 def _lists(send_list, send_num):
     """The rows of each swap: given as tensors, or as LAMMPS has them, as addresses of int arrays."""
@@ -20,6 +22,15 @@ def _lists(send_list, send_num):
     return arrays
 
 
+def _most(communicator, news, device):
+    """The largest number of all ranks. Lists may change on some ranks only, and all must plan."""
+    agree = communicator.__dict__.get("border_agreement")
+    if agree is None:
+        agree = Operation(lierne.all_reduce(communicator, 1, "i32", reduction="max"))
+        communicator.border_agreement = agree
+    return int(agree(torch.tensor([news], dtype=torch.int32, device=device)))
+
+
 def border_op(send_list, send_proc, recv_proc, send_num, recv_num, features, communicator, nlocal,
               nghost):
     """Fills the ghost rows of features: arguments and results as torch.ops.deepmd.border_op.
@@ -28,18 +39,20 @@ def border_op(send_list, send_proc, recv_proc, send_num, recv_num, features, com
     other tensors are on the CPU. features: (nlocal + nghost, width). communicator: a Context of
     lierne.torch.context in place of MPI's communicator. Returns [features with ghosts]; the gradient
     of a ghost is added to the row that it copies. Collective. The plan of the latest lists is kept
-    with the context: every rank gets new lists in the same call, as LAMMPS rebuilds them. Raises as
-    lierne.Halo."""
+    with the context. Ranks tell each other in one element per call whether theirs are new: if any has
+    new ones, all plan again. Raises as lierne.Halo."""
     lists = _lists(send_list, send_num)
     nlocal, nghost = int(nlocal), int(nghost)
     numbers = [t.tolist() for t in (send_proc, recv_proc, recv_num)]
     dtype, row_shape = features.dtype, tuple(features.shape[1:])
-    kept = communicator.__dict__.setdefault("border_plans", {})
     signature = (nlocal, nghost, *map(tuple, numbers), *(rows.tobytes() for rows in lists))
-    if kept.get("signature") != signature:
+    kept = communicator.__dict__.setdefault("border_plans", {})
+    news = _NEW_LISTS if kept.get("signature") != signature else (dtype, row_shape) not in kept
+    news = _most(communicator, news, features.device)
+    if news == _NEW_LISTS:
         kept.clear()
         kept["signature"] = signature
-    if (dtype, row_shape) not in kept:
+    if news:
         kept[dtype, row_shape] = Operation(lierne.Halo(
             communicator, nlocal, nghost, numbers[0], numbers[1], lists, numbers[2],
             dtype_name(dtype), row_shape=row_shape))
