@@ -55,9 +55,9 @@ CPPFLAGS += $(CJSON_INC)
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base json grid layout route $(addprefix runtime/,control recorder memory transport context execute group) \
 	$(addprefix backend/,self sim shm oob node) plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) diagnose step config
-# Windows of devices and group calls need no header of CUDA or NCCL.
-LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c))) $(sort $(wildcard src/backend/cuda/ipc_*.c)) \
-	src/backend/nccl/group_calls.c
+# Windows and pointers of devices, and group calls, need no header of CUDA or NCCL.
+LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c))) src/backend/back_ends.c \
+	$(sort $(wildcard src/backend/cuda/ipc_*.c)) src/backend/cuda/device_pointer.c src/backend/nccl/group_calls.c
 MPI_SRC := $(sort $(wildcard src/backend/mpi/*.c))
 # Devices: those of the list that the compiler knows, and PTX of the last one for later ones.
 CUDA_DIR := $(patsubst %/bin/nvcc,%,$(NVCC))

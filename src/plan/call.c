@@ -37,7 +37,7 @@ static lierne_status check_memory(const lierne_plan *plan, int d, const void *bu
     return context->memory->check
                ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype),
                                         context->device, full)
-               : lierne_device_reject(context->device_query, buffer, full);
+               : context->device_memory->reject(context->device_driver, buffer, full);
 }
 
 /* The buffers of a call whose output is the plan's. */
@@ -84,7 +84,7 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s: in and out overlap", rank,
                            lierne_direction_names[d]);
     }
-    if (!plan->context->memory->check && !plan->context->device_query) {
+    if (!plan->context->memory->check && !plan->context->device_driver) {
         return LIERNE_OK;
     }
     LIERNE_TRY(n_in > 0 ? check_memory(plan, d, in, "in") : LIERNE_OK);

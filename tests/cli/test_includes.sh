@@ -29,6 +29,7 @@ rank() { # rank FOLDER: the place of its module, or -1
 may() {
     local from=$1 target=$2 pair
     [ "$from" = "$target" ] && return 0
+    case $from:$target in backend:backend/*) return 0 ;; esac # the list of back ends
     case $from in backend/* | plan/*)
         case $target in "${from%%/*}"/*)
             for pair in $neighbours; do
@@ -85,6 +86,25 @@ echo '#include "backend/mpi/mpi_state.h"' >"$dir/src/runtime/context/w.c"
 echo '#include "backend/shm/segment.h"' >"$dir/src/backend/sim/v.c"
 echo '#include "runtime/group/group.h"' >"$dir/src/runtime/context/u.c"
 if [ "$(check_modules "$dir" | wc -l)" -eq 6 ]; then ok; else no "not found: $(check_modules "$dir")"; fi
+
+# named DIR: what names a back end outside of src/backend, below DIR/src. Comments may say why. "self" and
+# "node" are words of C and of the core; the command and the package are above the back ends.
+named() {
+    local names
+    names="$(find "$1"/src/backend -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | grep -vxE 'self|node')"
+    names=$(printf '%s\n' "$names" ipc socket | paste -sd'|')
+    find "$1"/src -name '*.[ch]' -not -path "$1/src/backend/*" -not -path "$1/src/tool/*" -not -path "$1/src/python/*" | sort |
+        while IFS= read -r file; do
+            sed -E -e ':a' -e 's#/\*([^*]|\*+[^*/])*\*+/##g' -e '/\/\*/{N;ba' -e '}' "$file" |
+                sed 's/__CUDA_ARCH__//' | grep -iE "(^|[^a-z])($names)([^a-z]|\$)" | sed "s#^#$file: #"
+        done
+}
+bad=$(named .)
+if [ -z "$bad" ]; then ok; else no "the core names a back end: $bad"; fi
+printf '/* MPI\n * is slow */\nint x; /* of mpi */\n' >"$dir/src/runtime/context/quiet.c"
+printf 'static bool owned_by_sim;\nconst char *text = "use MPI";\n' >"$dir/src/base/loud.c"
+mkdir -p "$dir/src/backend/mpi"
+if [ "$(named "$dir" | wc -l)" -eq 3 ]; then ok; else no "not found: $(named "$dir")"; fi
 
 # needs DIR: "FILE NEEDED" for every object of a file below DIR/src that uses a symbol of another one.
 needs() {

@@ -79,7 +79,7 @@ static void *rejections(void *argument) {
     rejects(plan, "the plan has 2 requests (max_inflight), must have 1");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     check(lierne_plan_create_all_gather(&plan, device, &gather) == LIERNE_OK, "planning");
-    rejects(plan, "an all-gather of NCCL connects ranks in its first one");
+    rejects(plan, "an all-gather of its transport connects ranks in its first one");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     return NULL;

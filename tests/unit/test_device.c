@@ -1,6 +1,7 @@
 /* Calls on memory that the host cannot touch: a memory kind whose work is recorded and launched,
  * and streams whose work is enqueued by the thread that begins, as those of CUDA, played by the
  * host. What the host must not do block by block is not there (NULL). */
+#include "backend/cuda/device_pointer.h"
 #include "capture.h"
 #include "runtime/context/context.h"
 #include "runtime/execute/stream.h"
@@ -235,9 +236,11 @@ Test(device, device_memory_in_a_host_context_is_an_error) {
     float out[GHOSTS * WIDTH], *managed = (float *)(void *)(on_host + sizeof on_host / 2);
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     lierne_plan *plan = make_plan(context);
+    int (*ask)(void *, int, unsigned long long) = query;
     cr_assert_str_eq(lierne_plan_get_memory_kind(plan), "host");
     memcpy(managed, rows, sizeof rows);
-    context->device_query = query;
+    *(void **)&context->device_driver = *(void **)&ask;
+    context->device_memory = &lierne_cuda_pointers;
     cr_assert_eq(lierne_plan_forward(plan, out, on_host, NULL), LIERNE_ERR_UNSUPPORTED);
     cr_assert(strstr(lierne_last_error(), "forward: in is memory of a CUDA device"), "%s",
               lierne_last_error());

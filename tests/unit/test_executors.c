@@ -150,7 +150,7 @@ Test(executors, serve_what_they_can_and_reject_the_rest) {
     run(&lierne_sim_transport, &device, false, true, NULL);
     run(&lierne_sim_transport, &device, true, true,
         "transport sim must be polled, which a device stream cannot do: pass NULL");
-    run(&lierne_sim_transport, NULL, true, true, "no library of this process serves cuda memory");
+    run(&lierne_sim_transport, NULL, true, true, "no library of this process serves streams");
     run(&ordered_by_stream, &device, false, false, NULL); /* no messages: nothing to serve */
 }
 

@@ -180,9 +180,9 @@ Test(hang, the_ring_keeps_the_last_entries) {
     }
     cJSON *json = json_of(lierne_context_get_recorder_json, w.contexts[2]);
     const cJSON *entries = cJSON_GetObjectItem(json, "entries");
-    cr_assert_eq(cJSON_GetArraySize(entries), LIERNE_RECORDER_SIM_ENTRIES);
+    cr_assert_eq(cJSON_GetArraySize(entries), LIERNE_RECORDER_FEW_ENTRIES);
     cr_assert_geq(number(json, "written"), 300);
-    const cJSON *last = cJSON_GetArrayItem(entries, LIERNE_RECORDER_SIM_ENTRIES - 1);
+    const cJSON *last = cJSON_GetArrayItem(entries, LIERNE_RECORDER_FEW_ENTRIES - 1);
     cr_assert_eq(number(last, "number"), 99);
     cJSON_Delete(json);
     close_world(&w);

@@ -2,6 +2,11 @@
  * some pairs of ranks. Every golden and random case runs over them too
  * (tests/cli/test_transports.sh); here are executions that overlap, the choice of transports, and a
  * peer that none reaches. */
+#include "backend/cuda/ipc_transport.h"
+#include "backend/oob/oob_transport.h"
+#include "backend/self/self.h"
+#include "backend/shm/shm_transport.h"
+#include "backend/sim/sim_transport.h"
 #include "base/base.h"
 #include "bridge_plan.h"
 #include "runtime/context/context.h"
@@ -9,6 +14,7 @@
 
 #include <criterion/criterion.h>
 #include <lierne.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,6 +189,58 @@ Test(transports, the_list_of_the_environment) {
     expect_list("sim,sim", LIERNE_ERR_INVALID, "names 'sim' twice");
     expect_list("sim ", LIERNE_ERR_INVALID, "names 'sim '");
     expect_list("mpi,self", LIERNE_ERR_INVALID, "must name one that the context has (sim)");
+}
+
+static void expect_order(const char *const added[4], const char *wanted) {
+    lierne_context context = {.rank = 0};
+    lierne_transport transports[4];
+    char names[80];
+    for (int i = 0; i < 4; i++) {
+        transports[i] = (lierne_transport){.name = added[i]};
+        lierne_context_add_transport(&context, &transports[i], NULL);
+    }
+    lierne_context_list_transports(names, sizeof names, &context);
+    cr_assert_str_eq(names, wanted);
+}
+
+/* In whatever order back ends add them, the best is first; equal ones stay in theirs. */
+Test(transports, priorities_order) {
+    expect_order((const char *[]){"mpi", "ipc", "shm", "nccl"}, "nccl, ipc, shm, mpi");
+    expect_order((const char *[]){"shm", "tests", "ipc", "socket"}, "ipc, shm, tests, socket");
+}
+
+/* Whether all words of a struct are set; a capability has functions and sizes only. */
+static void expect_whole(const char *name, const void *capability, size_t size) {
+    for (size_t i = 0; capability && i < size / sizeof(uintptr_t); i++) {
+        uintptr_t word;
+        memcpy(&word, (const char *)capability + i * sizeof word, sizeof word);
+        cr_assert_neq(word, 0, "%s: word %zu of a capability of %zu bytes", name, i, size);
+    }
+}
+
+#define WHOLE(t, capability) expect_whole((t)->name, (t)->capability, sizeof *(t)->capability)
+
+/* Nobody who calls a function of a table asks whether it is there. */
+Test(transports, tables_are_whole) {
+    const lierne_transport *const tables[] = {&lierne_self_transport,   &lierne_sim_transport,
+                                              &lierne_shm_transport,    &lierne_oob_transport,
+                                              &lierne_socket_transport, &lierne_ipc_transport};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const lierne_transport *t = tables[i];
+        expect_whole(t->name, &t->close,
+                     offsetof(lierne_transport, leave) - offsetof(lierne_transport, close));
+        WHOLE(t, connects);
+        WHOLE(t, exposes);
+        WHOLE(t, windows);
+        WHOLE(t, memory);
+        WHOLE(t, registers);
+        WHOLE(t, shares);
+        WHOLE(t, short_calls);
+        WHOLE(t, streams);
+        WHOLE(t, watched);
+        WHOLE(t, all_gathers);
+        WHOLE(t, groups);
+    }
 }
 
 /* The list orders what a context has. */

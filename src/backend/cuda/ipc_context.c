@@ -115,7 +115,7 @@ static lierne_status give_up(lierne_context *context, lierne_ipc *ipc, lierne_st
     if (!is_refusal(context, status)) {
         return status;
     }
-    snprintf(context->no_ipc, sizeof context->no_ipc, "%.190s", why);
+    lierne_context_note_unused(context, &lierne_ipc_transport, why);
     return LIERNE_OK;
 }
 
@@ -137,7 +137,6 @@ static lierne_status open_windows(lierne_context *context, const lierne_ipc_driv
     if (status != LIERNE_OK) {
         return give_up(context, ipc, status);
     }
-    context->no_ipc[0] = '\0'; /* another driver may have been refused before */
     lierne_context_place_transport(context, &lierne_ipc_transport, ipc);
     return LIERNE_OK;
 }
@@ -162,7 +161,7 @@ lierne_status lierne_context_open_ipc(lierne_context *context, const lierne_ipc_
     for (int i = 0; i < context->ncarriers; i++) {
         there |= context->carriers[i].transport == &lierne_ipc_transport;
     }
-    if (there || context->owned_by_sim || is_alone(context) ||
+    if (there || context->owner || is_alone(context) ||
         context->ncarriers == LIERNE_MAX_TRANSPORTS ||
         !lierne_context_allows_transport(lierne_ipc_transport.name)) {
         return LIERNE_OK;

@@ -175,7 +175,7 @@ lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *
         }
         return status;
     }
-    lierne_context_prefer_transport(context, &lierne_nccl_transport, n);
+    lierne_context_add_transport(context, &lierne_nccl_transport, n);
     return LIERNE_OK;
 }
 

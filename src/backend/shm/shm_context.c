@@ -16,8 +16,8 @@ static lierne_carrier *find(lierne_context *context) {
 
 /* Why this rank cannot use it: the first reason stays. */
 static void note(lierne_context *context, const char *reason) {
-    if (!context->no_shm[0]) {
-        snprintf(context->no_shm, sizeof context->no_shm, "%s", reason);
+    if (!lierne_context_is_unused(context, &lierne_shm_transport)) {
+        lierne_context_note_unused(context, &lierne_shm_transport, reason);
     }
 }
 

@@ -21,6 +21,10 @@ struct lierne_sim {
     lierne_context **last_used;
 };
 
+static const lierne_context_owner owner = {.name = "a simulated world",
+                                           .destroy = "lierne_sim_destroy",
+                                           .destroy_all = "lierne_sim_destroy_all"};
+
 static bool progress_all(void *user) {
     const lierne_sim *sim = user;
     bool moved = false;
@@ -49,7 +53,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
         /* Without memory for it, nothing is recorded: this function cannot fail. */
         (void)lierne_context_open_recorder(context, lierne_recorder_folder()
                                                         ? LIERNE_RECORDER_ENTRIES
-                                                        : LIERNE_RECORDER_SIM_ENTRIES);
+                                                        : LIERNE_RECORDER_FEW_ENTRIES);
         lierne_recorder_meet(&context->recorder, sim->number, sim->created);
         *sim->last_used = context;
         sim->last_used = &context->next_used;
@@ -75,7 +79,7 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
     sim->common.control = &lierne_sim_control;
     lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL);
     sim->common.members.world = nranks;
-    sim->common.owned_by_sim = true;
+    sim->common.owner = &owner;
     const int64_t unique[2] = {(int64_t)(intptr_t)sim, lierne_recorder_nanoseconds()};
     sim->number = lierne_hash(0, unique, sizeof unique);
     sim->created = lierne_recorder_calendar();

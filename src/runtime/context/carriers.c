@@ -6,26 +6,72 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Transports of this version, whether or not a context has them. */
-static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket", "nccl", "ipc"};
-
-lierne_carrier *lierne_context_add_transport(lierne_context *context,
-                                             const lierne_transport *transport, void *self) {
-    lierne_carrier *carrier = &context->carriers[context->ncarriers++];
-    *carrier = (lierne_carrier){.transport = transport, .self = self};
-    return carrier;
+/* The back end with a transport of this name, or NULL. */
+static const lierne_back_end *find_back_end(const char *transport, size_t length) {
+    for (const lierne_back_end *b = lierne_back_ends; b->name; b++) {
+        if (b->transport && strlen(b->transport) == length &&
+            memcmp(b->transport, transport, length) == 0) {
+            return b;
+        }
+    }
+    return NULL;
 }
 
-static void insert(lierne_context *context, int at, lierne_carrier carrier) {
+static int priority_of(const lierne_transport *transport) {
+    const lierne_back_end *b = find_back_end(transport->name, strlen(transport->name));
+    return b ? b->priority : 0;
+}
+
+/* The note about a transport; for NULL, space for one. NULL if there is none. */
+static lierne_unused *find_unused(lierne_context *context, const char *name) {
+    for (int i = 0; i < LIERNE_MAX_TRANSPORTS; i++) {
+        lierne_unused *u = &context->unused[i];
+        if (name ? u->transport && strcmp(u->transport, name) == 0 : !u->transport) {
+            return u;
+        }
+    }
+    return NULL;
+}
+
+/* What could not be used before now is: another driver of the device serves it. */
+static void forget_unused(lierne_context *context, const char *name) {
+    lierne_unused *u = find_unused(context, name);
+    if (u) {
+        u->transport = NULL;
+    }
+}
+
+static lierne_carrier *insert(lierne_context *context, int at, const lierne_transport *transport,
+                              void *self) {
+    forget_unused(context, transport->name);
     for (int i = context->ncarriers++; i > at; i--) {
         context->carriers[i] = context->carriers[i - 1];
     }
-    context->carriers[at] = carrier;
+    context->carriers[at] = (lierne_carrier){.transport = transport, .self = self};
+    return &context->carriers[at];
 }
 
-void lierne_context_prefer_transport(lierne_context *context, const lierne_transport *transport,
-                                     void *self) {
-    insert(context, 0, (lierne_carrier){.transport = transport, .self = self});
+lierne_carrier *lierne_context_add_transport(lierne_context *context,
+                                             const lierne_transport *transport, void *self) {
+    int at = 0, own = priority_of(transport);
+    while (at < context->ncarriers && priority_of(context->carriers[at].transport) >= own) {
+        at++;
+    }
+    return insert(context, at, transport, self);
+}
+
+void lierne_context_note_unused(lierne_context *context, const lierne_transport *transport,
+                                const char *why) {
+    lierne_unused *u = find_unused(context, transport->name);
+    u = u ? u : find_unused(context, NULL);
+    if (u) {
+        u->transport = transport->name;
+        snprintf(u->why, sizeof u->why, "%s", why);
+    }
+}
+
+bool lierne_context_is_unused(lierne_context *context, const lierne_transport *transport) {
+    return find_unused(context, transport->name) != NULL;
 }
 
 void lierne_context_list_transports(char *text, size_t size, const lierne_context *context) {
@@ -47,25 +93,27 @@ static int find_name(const lierne_context *context, const char *name, size_t len
     return -1;
 }
 
-static bool is_known(const char *name, size_t length) {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strlen(known[i]) == length && memcmp(known[i], name, length) == 0) {
-            return true;
+static lierne_status reject_name(const char *name, size_t length) {
+    char names[LIERNE_MESSAGE_SIZE] = "";
+    size_t used = 0;
+    for (const lierne_back_end *b = lierne_back_ends; b->name && used < sizeof names; b++) {
+        if (b->transport) {
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                     b->transport);
         }
     }
-    return false;
+    return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                       "LIERNE_TRANSPORTS names '%.*s', must be a list of some of %s, separated by "
+                       "commas",
+                       (int)(length < 40 ? length : 40), name, names);
 }
 
 /* Adds the transport of one name of the list to selected, unless the context has none. */
 static lierne_status select_name(const lierne_context *context, const char *name, size_t length,
                                  lierne_context *selected) {
     int i = find_name(context, name, length);
-    if (i < 0 && !is_known(name, length)) {
-        return LIERNE_FAIL(
-            LIERNE_ERR_INVALID,
-            "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim, shm, mpi, oob, "
-            "socket, nccl and ipc, separated by commas",
-            (int)(length < 40 ? length : 40), name);
+    if (i < 0 && !find_back_end(name, length)) {
+        return reject_name(name, length);
     }
     if (i >= 0 && find_name(selected, name, length) >= 0) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "LIERNE_TRANSPORTS names '%.*s' twice", (int)length,
@@ -124,14 +172,18 @@ bool lierne_context_place_transport(lierne_context *context, const lierne_transp
     if (!lierne_context_allows_transport(transport->name)) {
         return false;
     }
-    while (own && at < context->ncarriers) {
+    if (!own) {
+        lierne_context_add_transport(context, transport, self);
+        return true;
+    }
+    while (at < context->ncarriers) {
         const char *other = find_in_list(list, context->carriers[at].transport->name);
         if (!other || other > own) {
             break;
         }
         at++;
     }
-    insert(context, at, (lierne_carrier){.transport = transport, .self = self});
+    insert(context, at, transport, self);
     return true;
 }
 

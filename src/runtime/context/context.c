@@ -82,9 +82,17 @@ static lierne_status take_links(lierne_context *context, const lierne_context_sp
     return check_links(&context->links);
 }
 
+/* Of the first device whose driver is loaded. */
+static void find_device_memory(lierne_context *context) {
+    for (const lierne_back_end *b = lierne_back_ends; b->name && !context->device_driver; b++) {
+        context->device_memory = b->device_memory;
+        context->device_driver = b->device_memory ? b->device_memory->find_driver() : NULL;
+    }
+}
+
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
     context->memory = &lierne_host_memory;
-    context->device_query = lierne_device_query_find();
+    find_device_memory(context);
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
     LIERNE_TRY(take_links(context, spec));
@@ -101,8 +109,8 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
-    return context->owned_by_sim ? LIERNE_OK
-                                 : lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES);
+    return context->owner ? LIERNE_OK
+                          : lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES);
 }
 
 static void destroy_abandoned(lierne_context *context) {
@@ -304,11 +312,10 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
             used = append(text, size, used, "%s: %s\n", c->transport->name, names);
         }
     }
-    if (context->no_shm[0]) {
-        used = append(text, size, used, "shm is not used: %s\n", context->no_shm);
-    }
-    if (context->no_ipc[0]) {
-        used = append(text, size, used, "ipc is not used: %s\n", context->no_ipc);
+    for (int i = 0; i < LIERNE_MAX_TRANSPORTS; i++) {
+        const lierne_unused *u = &context->unused[i];
+        used = u->transport ? append(text, size, used, "%s is not used: %s\n", u->transport, u->why)
+                            : used;
     }
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
@@ -465,9 +472,9 @@ lierne_status lierne_context_destroy(lierne_context *context) {
     if (!context) {
         return LIERNE_OK;
     }
-    if (context->owned_by_sim) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "the context belongs to a simulated world: use lierne_sim_destroy");
+    if (context->owner) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "the context belongs to %s: use %s",
+                           context->owner->name, context->owner->destroy);
     }
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
@@ -491,9 +498,9 @@ lierne_status lierne_context_destroy_all(lierne_context *context) {
     if (!context) {
         return LIERNE_OK;
     }
-    if (context->owned_by_sim) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "the context belongs to a simulated world: use lierne_sim_destroy_all");
+    if (context->owner) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "the context belongs to %s: use %s",
+                           context->owner->name, context->owner->destroy_all);
     }
     LIERNE_TRY(lierne_context_check_dependents(context));
     lierne_status status = lierne_context_destroy_dependents(context);

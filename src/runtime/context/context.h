@@ -6,10 +6,10 @@
 #define LIERNE_CONTEXT_INTERNAL_H
 
 #include "lierne/context.h"
+#include "runtime/context/back_end.h"
 #include "runtime/control/control.h"
 #include "runtime/control/members.h"
 #include "runtime/control/processes.h"
-#include "runtime/memory/device.h"
 #include "runtime/memory/memory.h"
 #include "runtime/recorder/recorder.h"
 #include "runtime/transport/transport.h"
@@ -57,6 +57,19 @@ typedef struct lierne_carrier {
     const char *takes;
 } lierne_carrier;
 
+/* A transport that the context does not use although it could, and why, for the dump. */
+typedef struct lierne_unused {
+    const char *transport;
+    char why[200];
+} lierne_unused;
+
+/* What destroys a context that is not the caller's, for messages. */
+typedef struct lierne_context_owner {
+    const char *name;        /* "a simulated world" */
+    const char *destroy;     /* the public function */
+    const char *destroy_all; /* the same, with plans and groups */
+} lierne_context_owner;
+
 /* A call as the dump shows it; for calls in flight the activity adds details. */
 #define LIERNE_CALLS             8
 #define LIERNE_CONTEXT_DUMP_SIZE 4096
@@ -89,15 +102,15 @@ struct lierne_context {
     void *control_self;
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
-    char no_shm[200];            /* why shm is not used where it could be, for the dump */
-    char no_ipc[200];            /* the same of ipc */
-    const lierne_memory *memory; /* the kind of all buffers */
+    lierne_unused unused[LIERNE_MAX_TRANSPORTS];      /* without a name: free */
+    const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     void *own_stream; /* for what lierne enqueues by itself; NULL: it needs none */
-    void (*destroy_own_stream)(void *stream); /* or NULL */
-    lierne_watchdog *watchdog;                /* or NULL: nothing outlives its end on a stream */
-    lierne_device_query *device_query;        /* or NULL: CUDA was not loaded */
-    _Atomic(lierne_guard *) guard;            /* or NULL: no thread progresses it now */
+    void (*destroy_own_stream)(void *stream);  /* or NULL */
+    lierne_watchdog *watchdog;                 /* or NULL: nothing outlives its end on a stream */
+    const lierne_device_memory *device_memory; /* that is rejected here, or NULL: none was loaded */
+    void *device_driver;                       /* of it */
+    _Atomic(lierne_guard *) guard;             /* or NULL: no thread progresses it now */
     char one_thread[64];    /* why only the caller's threads may progress it, or "" */
     lierne_members members; /* the world, and the ranks of it that the context has */
     int rank;               /* in the world */
@@ -106,11 +119,11 @@ struct lierne_context {
     int *nodes; /* node of every member, or NULL: one node */
     int device; /* whose memory this is, as the memory kind counts them; 0 for the host's */
     lierne_links links;
-    bool owned_by_sim;
-    struct lierne_context *next_used; /* in a simulated world: the one first used after this one */
-    bool check;                       /* compare every call with the other ranks' */
-    lierne_status dead;               /* OK, or why every further call fails */
-    const char *killer;               /* the public function that failed then */
+    const lierne_context_owner *owner; /* or NULL: the caller's */
+    struct lierne_context *next_used;  /* in a simulated world: the one first used after this one */
+    bool check;                        /* compare every call with the other ranks' */
+    lierne_status dead;                /* OK, or why every further call fails */
+    const char *killer;                /* the public function that failed then */
     char dead_message[LIERNE_MESSAGE_SIZE];
     char *dead_dump;                 /* NULL if there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */
@@ -157,7 +170,7 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
  * call it with the entries that these have. */
 lierne_status lierne_context_open_recorder(lierne_context *context, unsigned capacity);
 #define LIERNE_RECORDER_ENTRIES     1024
-#define LIERNE_RECORDER_SIM_ENTRIES 64 /* without a file: there may be thousands of ranks */
+#define LIERNE_RECORDER_FEW_ENTRIES 64 /* without a file: there may be thousands of ranks */
 /* Sets *text to what write adds, given what the recorder has; the body of public calls, so it
  * checks their arguments. Errors: INVALID, NO_MEMORY, those of write. */
 struct lierne_dump;
@@ -168,17 +181,19 @@ lierne_status lierne_context_write(char **text, const lierne_context *context,
 /* A sign of life of a rank that waits, at most every few milliseconds. */
 LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
 
-/* Adds a transport, which comes after those that were added before; returns its carrier. */
+/* Adds a transport, at the place that its priority gives it; returns its carrier. */
 LIERNE_PRIVATE lierne_carrier *lierne_context_add_transport(lierne_context *context,
                                                             const lierne_transport *transport,
                                                             void *self);
-/* Adds one before all others, to a context that has no plans. */
-LIERNE_PRIVATE void lierne_context_prefer_transport(lierne_context *context,
-                                                    const lierne_transport *transport, void *self);
-/* Adds one to a context that has no plans, at the place that LIERNE_TRANSPORTS gives it; before all
- * others where it is not set. Returns false, and adds nothing, where it names others only. */
+/* Adds one to a context that has no plans, at the place that LIERNE_TRANSPORTS gives it; by its
+ * priority where that is not set. Returns false, and adds nothing, where it names others only. */
 bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
                                     void *self);
+/* Notes why the context does not use a transport, until it is added; the last reason stays. */
+LIERNE_PRIVATE void lierne_context_note_unused(lierne_context *context,
+                                               const lierne_transport *transport, const char *why);
+/* Whether a reason was noted. */
+bool lierne_context_is_unused(lierne_context *context, const lierne_transport *transport);
 /* context_heap.c. The heap of a transport that has one, or NULL. */
 struct lierne_heap;
 struct lierne_heap *lierne_context_heap(const lierne_context *context);

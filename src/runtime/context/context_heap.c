@@ -43,7 +43,7 @@ static int64_t outcome(lierne_status enlisted) {
 
 lierne_status lierne_context_grow_heap(lierne_context *context, const lierne_carrier *carrier,
                                        int64_t bytes) {
-    const lierne_field field = {.name = "memory that NCCL registers"};
+    const lierne_field field = {.name = "registered memory"};
     const lierne_transport_registers *t = carrier->transport->registers;
     int64_t most = bytes;
     if (!t->heap(carrier->self)->grows) {

@@ -40,8 +40,8 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
     if (e->polled_only) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "rank %d: %s: the stream is being captured, and the host must poll "
-                           "messages of transport %s, which a replay does not do: use NCCL for all "
-                           "messages, or end the capture",
+                           "messages of transport %s, which a replay does not do: use transports "
+                           "that work on streams, or end the capture",
                            rank, e->name, e->polled_only->name);
     }
     if (inflight > 1) {
@@ -53,10 +53,10 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
     }
     return e->was_called || !connects_late(e)
                ? LIERNE_OK
-               : LIERNE_FAIL(
-                     LIERNE_ERR_UNSUPPORTED,
-                     "rank %d: %s: the stream is being captured in the first call, and an "
-                     "all-gather of NCCL connects ranks in its first one: call it once without a "
-                     "capture before",
-                     rank, e->name);
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "rank %d: %s: the stream is being captured in the first call, and an "
+                             "all-gather of its transport connects ranks in its first one: call it "
+                             "once without a "
+                             "capture before",
+                             rank, e->name);
 }

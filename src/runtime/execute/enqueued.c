@@ -156,7 +156,7 @@ static lierne_status reject_stream(const lierne_execution *e) {
     if (!context->stream_driver) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "rank %d: %s: stream is not NULL, and no library of this process serves "
-                           "cuda memory: pass NULL for %s memory",
+                           "streams: pass NULL for %s memory",
                            context->rank, e->name, context->memory->name);
     }
     return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,

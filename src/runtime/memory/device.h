@@ -1,15 +1,15 @@
-/* Recognising memory of a CUDA device in a process that has loaded CUDA, without linking it. */
+/* How memory of a device is recognised in a process that has loaded the device's driver, by code
+ * that does not link it. */
 #ifndef LIERNE_DEVICE_H
 #define LIERNE_DEVICE_H
 
 #include "base/base.h"
 
-/* CUDA's cuPointerGetAttribute; NULL where the process has not loaded CUDA. */
-typedef int lierne_device_query(void *data, int attribute, unsigned long long pointer);
-lierne_device_query *lierne_device_query_find(void);
-
-/* UNSUPPORTED for memory that only a device can read. query may be NULL. name: of the buffer. */
-lierne_status lierne_device_reject(lierne_device_query *query, const void *buffer,
-                                   const char *name);
+typedef struct lierne_device_memory {
+    /* What reject asks; NULL where the process has not loaded the driver. */
+    void *(*find_driver)(void);
+    /* UNSUPPORTED for memory that only a device can read. name: of the buffer. */
+    lierne_status (*reject)(void *driver, const void *buffer, const char *name);
+} lierne_device_memory;
 
 #endif

@@ -1,7 +1,7 @@
 /* A device pointer looks like any other, and the host that reads it crashes. The driver knows it:
  * asking costs less than a microsecond. It is asked only where something else has loaded it (the
  * framework whose tensor it is); loading it here would start CUDA in every process. */
-#include "runtime/memory/device.h"
+#include "backend/cuda/device_pointer.h"
 
 #include <dlfcn.h>
 
@@ -9,21 +9,25 @@
  * CU_MEMORYTYPE_DEVICE. They are part of CUDA's ABI. */
 enum { MEMORY_TYPE = 2, IS_MANAGED = 8, DEVICE = 2 };
 
-lierne_device_query *lierne_device_query_find(void) {
-    lierne_device_query *query = NULL;
+/* cuPointerGetAttribute. */
+typedef int query_function(void *data, int attribute, unsigned long long pointer);
+
+static void *find_query(void) {
+    void *query = NULL;
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library) {
-        *(void **)&query = dlsym(library, "cuPointerGetAttribute");
+        query = dlsym(library, "cuPointerGetAttribute");
         dlclose(library); /* what loaded it keeps it */
     }
     return query;
 }
 
-lierne_status lierne_device_reject(lierne_device_query *query, const void *buffer,
-                                   const char *name) {
+static lierne_status reject(void *driver, const void *buffer, const char *name) {
+    query_function *query;
+    *(void **)&query = driver;
     unsigned type = 0, managed = 0;
     unsigned long long address = (unsigned long long)(uintptr_t)buffer;
-    if (!query || query(&type, MEMORY_TYPE, address) != 0 || type != DEVICE ||
+    if (query(&type, MEMORY_TYPE, address) != 0 || type != DEVICE ||
         (query(&managed, IS_MANAGED, address) == 0 && managed)) {
         return LIERNE_OK;
     }
@@ -32,3 +36,5 @@ lierne_status lierne_device_reject(lierne_device_query *query, const void *buffe
                        "call lierne_context_use_cuda for it, or pass host memory",
                        name, buffer);
 }
+
+const lierne_device_memory lierne_cuda_pointers = {.find_driver = find_query, .reject = reject};
