@@ -5,6 +5,7 @@
 #include "lierne/sim.h"
 #include "mesh.h"
 #include "ranks.h"
+#include "runtime/control/control.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -271,4 +272,20 @@ Test(handles, opaque_rows_are_copied_or_rejected) {
     spec.nghosts = 2, spec.row = once, spec.combined = 1;
     cr_assert_eq(lierne_plan_create_references(&sums, context, &spec), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_context_destroy_all(context), LIERNE_OK);
+}
+
+static void passes_on(int rank, const char *message, const char *text) {
+    cr_assert_eq(lierne_control_gave_up(LIERNE_ERR_TIMEOUT, rank, message), LIERNE_ERR_TIMEOUT);
+    cr_assert_str_eq(lierne_error_text(), text);
+}
+
+/* An error that ranks pass on keeps the message of the first one. */
+Test(handles, an_error_that_is_passed_on_names_its_first_rank) {
+    passes_on(7, "X", "rank 7 gave up: X");
+    passes_on(2, "rank 7 gave up: X", "rank 7 gave up: X (reported by rank 2)");
+    passes_on(0, "rank 7 gave up: X (reported by rank 2)",
+              "rank 7 gave up: X (reported by ranks 2 and 0)");
+    passes_on(5, "rank 7 gave up: X (reported by ranks 2 and 0)",
+              "rank 7 gave up: X (reported by ranks 2 and 0)");
+    passes_on(3, "rank 7: X", "rank 3 gave up: rank 7: X");
 }

@@ -62,9 +62,8 @@ lierne_status lierne_mpi_gave_up(void *state, int peer) {
         status = (lierne_status)m->gave_up[peer];
         message = m->first_notice.message;
     }
-    return status == LIERNE_OK
-               ? LIERNE_OK
-               : LIERNE_FAIL(status, "rank %d gave up: %s", lierne_mpi_name(m, peer), message);
+    return status == LIERNE_OK ? LIERNE_OK
+                               : lierne_control_gave_up(status, lierne_mpi_name(m, peer), message);
 }
 
 lierne_status lierne_mpi_check_given_up(lierne_mpi_state *m) {

@@ -24,9 +24,8 @@ lierne_status lierne_oob_gave_up(void *state, int peer) {
     lierne_status status = s->flags && s->flag[peer] >= 0
                                ? lierne_abort_flags_get(s->flags, s->flag[peer], &message)
                                : LIERNE_OK;
-    return status == LIERNE_OK
-               ? LIERNE_OK
-               : LIERNE_FAIL(status, "rank %d gave up: %s", lierne_oob_name(s, peer), message);
+    return status == LIERNE_OK ? LIERNE_OK
+                               : lierne_control_gave_up(status, lierne_oob_name(s, peer), message);
 }
 
 lierne_status lierne_oob_check_given_up(lierne_oob_state *s) {

@@ -87,8 +87,8 @@ static lierne_status gave_up(void *self, int peer) {
     lierne_status status = (lierne_status)atomic_load(&s->gave_up);
     return status == LIERNE_OK
                ? LIERNE_OK
-               : LIERNE_FAIL(status, "rank %d gave up: %s", lierne_sim_name(world, peer),
-                             s->gave_up_message ? s->gave_up_message : "");
+               : lierne_control_gave_up(status, lierne_sim_name(world, peer),
+                                        s->gave_up_message ? s->gave_up_message : "");
 }
 
 static lierne_status compare(const lierne_sim_world *world, const lierne_sim_agreement *a, int rank,

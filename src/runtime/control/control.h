@@ -110,4 +110,8 @@ LIERNE_PRIVATE void lierne_control_messages_sort(lierne_control_messages *messag
 lierne_status lierne_control_messages_copy(lierne_control_messages *messages, int from,
                                            const lierne_control_message *message);
 
+/* Fails with the error of a rank that gave up, whose message may be that of another rank. */
+LIERNE_PRIVATE lierne_status lierne_control_gave_up(lierne_status status, int rank,
+                                                    const char *message);
+
 #endif

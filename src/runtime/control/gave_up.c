@@ -1,0 +1,24 @@
+/* The error of a rank that gave up, for the ranks that wait for it. Each of them gives up in turn
+ * with this error, so it may pass many ranks: the message stays that of the first one, which has
+ * the cause, and names at most two ranks that passed it on. */
+#include "runtime/control/control.h"
+
+#include <stdio.h>
+#include <string.h>
+
+lierne_status lierne_control_gave_up(lierne_status status, int rank, const char *message) {
+    int first, second, end = 0;
+    if (sscanf(message, "rank %d gave up: %n", &first, &end) != 1 || end == 0) {
+        return LIERNE_FAIL(status, "rank %d gave up: %s", rank, message);
+    }
+    const char *reported = strstr(message, " (reported by rank");
+    if (!reported) {
+        return LIERNE_FAIL(status, "%s (reported by rank %d)", message, rank);
+    }
+    end = 0;
+    if (sscanf(reported, " (reported by rank %d)%n", &second, &end) == 1 && end > 0) {
+        return LIERNE_FAIL(status, "%.*s (reported by ranks %d and %d)", (int)(reported - message),
+                           message, second, rank);
+    }
+    return LIERNE_FAIL(status, "%s", message);
+}
