@@ -1,5 +1,5 @@
-/* 04_halo: points in a periodic box, divided into bricks; each brick gets the points of its
- * neighbours that are within a cutoff.
+/* 04_halo: points in a periodic box that is divided into bricks; each brick gets the points of its
+ * neighbours within a cutoff.
  *
  * Introduces lierne_brick_create, lierne_plan_create_halo, working in place,
  * lierne_plan_create_flattened and lierne_plan_get_report. Run with 1 to 8 ranks: mpirun -n 8

@@ -1,11 +1,10 @@
 /* 06_node: a context without MPI.
  *
- * Introduces lierne_context_create_node. The ranks are processes of one node that somebody started:
- * here this program forks them, and says to each its rank, how many there are and the name of the
- * job. Under torchrun, mpirun or srun, lierne_context_create_node(&context, NULL) reads all that
- * from the environment.
+ * Introduces lierne_context_create_node. The ranks are processes of one node. This program forks
+ * them and gives each its rank, the number of ranks and the name of the job. Under torchrun, mpirun
+ * or srun, lierne_context_create_node(&context, NULL) reads all three from the environment.
  *
- * Run it as it is: build/examples/06_node */
+ * Run it without a launcher: build/examples/06_node */
 #include <lierne.h>
 #include <lierne/node.h>
 

@@ -1,7 +1,7 @@
 /* 08_reduce_scatter: every rank gets the sum of its part.
  *
  * Introduces lierne_plan_create_reduce_scatter and lierne_plan_create_all_reduce, an average, and
- * what a plan without an adjoint says. Element i of rank r is 100 r + i, so the sum at rank d is
+ * the error of a plan without an adjoint. Element i of rank r is 100 r + i, so the sum at rank d is
  * out[j] = n (d C + j) + 100 n (n - 1) / 2. Run with any number of ranks:
  * mpirun -n 4 build/examples/08_reduce_scatter */
 #include <lierne.h>

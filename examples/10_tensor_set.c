@@ -1,9 +1,9 @@
 /* 10_tensor_set: a trainer's weights to an inference engine.
  *
  * Introduces lierne_plan_create_set: one plan for many tensors, each with two layouts of its own.
- * Two ranks train with tensor parallelism and two serve, each the whole model, so that every weight
- * is cut in another way on both sides. Weights follow one another in a buffer per side, and digests
- * tell whether all have arrived. Run it with 4 ranks: mpirun -n 4 build/examples/10_tensor_set */
+ * Two ranks train with tensor parallelism, two ranks serve the whole model each, so every weight
+ * has different layouts on the two sides. Each side has one buffer with all its weights. Digests
+ * check that all weights arrived. Run it with 4 ranks: mpirun -n 4 build/examples/10_tensor_set */
 #include <lierne.h>
 #include <lierne/mpi.h>
 

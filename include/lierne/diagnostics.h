@@ -31,7 +31,7 @@
     X(012, VALUES, "The text holds more than 1000000 values.")                                     \
     X(013, LENGTH, "A key or a string takes more than 65536 bytes.")                               \
     X(014, DUPLICATE_KEY,                                                                          \
-      "A key stands twice in one object. Most readers would silently take one of the two. "        \
+      "A key appears twice in one object. Most readers would silently take one of the two. "        \
       "Keys are compared after their escapes are resolved.")                                       \
     X(020, TYPE, "A value does not have the JSON type that the key needs.")                        \
     X(021, UNKNOWN_KEY,                                                                            \
@@ -49,18 +49,18 @@
       "There are more than 256 grids, 1024 bridges, 16 dims of a grid or 32 views of a grid, or "  \
       "there is no grid.")                                                                         \
     X(028, TOO_MANY, "The file has more diagnostics than are listed. The first ones are listed.")  \
-    X(040, ORDER_DUPLICATE, "A dim stands twice in an order.")                                     \
+    X(040, ORDER_DUPLICATE, "A dim appears twice in an order.")                                     \
     X(041, ORDER_MISSING,                                                                          \
       "A dim has a size in the shape but no place in the order. The order is never guessed: it "   \
       "decides which ranks are neighbours.")                                                       \
-    X(042, SHAPE_MISSING, "A dim stands in the order but has no size in the shape.")               \
+    X(042, SHAPE_MISSING, "A dim is in the order but has no size in the shape.")               \
     X(043, GRID_OVERFLOW, "The product of a shape's sizes does not fit 64 bits.")                  \
     X(044, GRID_OVERSIZED, "A grid reaches past the last rank of the world.")                      \
     X(045, VIEW_RESERVED, "A view is named 'base', which is the name of the grid's own dims.")     \
     X(046, VIEW_SIZE, "A view and its grid have different numbers of ranks.")                      \
     X(047, WITH_UNKNOWN,                                                                           \
-      "A view shares dims with a view that does not exist, or stands after it in the file.")       \
-    X(048, SHARED_DUPLICATE, "A dim stands twice among the shared dims of a view.")                \
+      "A view shares dims with a view that does not exist, or comes after it in the file.")       \
+    X(048, SHARED_DUPLICATE, "A dim appears twice among the shared dims of a view.")                \
     X(049, SHARED_UNKNOWN,                                                                         \
       "A shared dim is missing in the view or in the view that it is shared with.")                \
     X(050, SHARED_MEMBERSHIP,                                                                      \
@@ -133,7 +133,7 @@
     X(105, ORDER_REVERSED,                                                                         \
       "An order is one of Megatron-LM's reversed: it seems to list the slowest dim first, as "     \
       "torch does for a device mesh. Here the fastest dim, whose neighbours are neighbouring "     \
-      "ranks, stands first. With this order tp groups would be spread over nodes.")                \
+      "ranks, comes first. With this order tp groups would be spread over nodes.")                \
     X(106, IDLE_RANKS,                                                                             \
       "Some ranks of the world are in no grid: world_size may be too large. If it is meant, say "  \
       "so with \"cover_world\": false.")                                                           \

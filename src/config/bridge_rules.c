@@ -56,8 +56,7 @@ static void check_source_cp(lierne_reader *r, values *v, entry *bridge) {
         lierne_diagnostic_add(
             r, LIERNE_DIAGNOSTIC_SOURCE_CP, v->src,
             "add \"placements\": {\"src\": {\"cp\": ...}} to the bridge",
-            "cp of the source grid %s is %d, and no placement says how the tensor "
-            "lies over it",
+            "cp of the source grid %s is %d, and the bridge has no placement for it",
             lierne_quote(bridge->src).text, cp);
     }
 }

@@ -168,7 +168,7 @@ void lierne_diagnostic_add_text(lierne_reader *r) {
         const lierne_json_duplicate *d = &doc->duplicates.at[i];
         lierne_json_place first = doc->nodes.at[d->first].key_place;
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_DUPLICATE_KEY, &doc->nodes.at[d->node],
-                                  "keep one of the two", "key stands twice, first at %d:%d",
+                                  "keep one of the two", "key appears twice, first at %d:%d",
                                   first.line, first.column);
     }
     if (doc->fault.number) {

@@ -24,7 +24,7 @@ static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_c
             ok = false;
         } else if (dim_index(out, lierne_json_string(n)) >= 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "name each dim once",
-                                  "dim %s stands twice in the order",
+                                  "dim %s appears twice in the order",
                                   lierne_quote(lierne_json_string(n)).text);
             ok = false;
         } else {

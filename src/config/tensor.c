@@ -30,7 +30,7 @@ static void read_axes(lierne_reader *r, const lierne_json_node *axes,
         }
         if (axis_index(bridge, axis_words[word]) >= 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, n, "name each axis once",
-                                  "axis '%s' stands twice in axes", axis_words[word]);
+                                  "axis '%s' appears twice in axes", axis_words[word]);
             continue;
         }
         bridge->axes[bridge->spec.naxes++] = axis_words[word];

@@ -155,7 +155,7 @@ static void add_view(lierne_reader *r, view_reading *v, lierne_grid *grid) {
     bool known = lierne_grid_get_ndims(grid, with_name(v)) >= 0;
     if (!known) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_WITH_UNKNOWN, v->with,
-                              "name 'base' or a view that stands before this one",
+                              "name 'base' or a view that comes before this one",
                               "there is no view %s to share dims with",
                               lierne_quote(with_name(v)).text);
         spec.with = NULL;

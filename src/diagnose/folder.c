@@ -169,8 +169,8 @@ static bool has_later_job(const reported *r, const lierne_hang_views *views) {
 /* What else lies in the folder, so that no job's dumps are taken for those of another. */
 static void add_others(lierne_text *text, const reported *r, const lierne_hang_views *views) {
     if (r->others > 0) {
-        lierne_text_add(text, "%d other %s in vain, since later\n", r->others,
-                        r->others > 1 ? "contexts wait" : "context waits");
+        lierne_text_add(text, "%d other %s, since later\n", r->others,
+                        r->others > 1 ? "contexts hang" : "context hangs");
     }
     if (r->views && has_later_job(r, views)) {
         lierne_text_add(text, "the folder also has dumps of a later job, or of processes that "
@@ -202,7 +202,7 @@ lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folde
     }
     lierne_hang_views_clear(&views);
     if (status == LIERNE_OK && found.kind == LIERNE_HANG_NONE) {
-        lierne_text_add(&own, "no rank waits in vain: %d dumps\n", found.ndumps);
+        lierne_text_add(&own, "no rank hangs: %d dumps\n", found.ndumps);
     }
     if (status != LIERNE_OK) {
         lierne_text_clear(&own);

@@ -18,8 +18,9 @@ static bool cuts(lierne_placement_kind kind) {
 
 static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) {
     if (axis < 0 || axis >= layout->naxes) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
-                           layout->naxes);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "placement of dim %d has axis %d, must be in 0 to %d", dim, axis,
+                           layout->naxes - 1);
     }
     return LIERNE_OK;
 }
@@ -158,8 +159,9 @@ static lierne_status take_placement(lierne_layout *layout, int dim, const lierne
         return LIERNE_OK;
     case LIERNE_PLACEMENT_AT:
         if (given->at < 0 || given->at >= layout->sizes[dim]) {
-            return LIERNE_FAIL(LIERNE_ERR_INVALID, "placement of dim %d is at coordinate %d of %d",
-                               dim, given->at, layout->sizes[dim]);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "placement of dim %d has at %d, must be in 0 to %d", dim, given->at,
+                               layout->sizes[dim] - 1);
         }
         layout->at_dims[layout->nat++] = dim;
         return LIERNE_OK;

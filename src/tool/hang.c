@@ -12,7 +12,7 @@ static const char help[] =
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
     "\n"
-    "Exit status: 0 no rank waits in vain, 1 one does, 2 usage or input error.\n";
+    "Exit status: 0 no rank hangs, 1 one does, 2 usage or input error.\n";
 
 static void print_lines(const char *text) {
     char line[1024];

@@ -115,8 +115,8 @@ static void print_table(const plan_summary *summary, const char *src, const char
     tool_print_text(stdout, src);
     printf(" | on ");
     tool_print_text(stdout, dst);
-    printf(" | slice: samples of the wider dp rank that the rank keeps%s\n%6s",
-           tool_paint(stdout, TOOL_PLAIN), "rank");
+    printf(" | slice: the samples that this rank keeps%s\n%6s", tool_paint(stdout, TOOL_PLAIN),
+           "rank");
     print_dims(spec->src, spec->src_view);
     printf("  |");
     print_dims(spec->dst, spec->dst_view);

@@ -16,7 +16,7 @@ ends() { # ends STATUS TEXT ARGUMENT...: the exit status, and a text that is in 
 
 mkdir "$work/dumps" "$work/empty"
 LIERNE_DUMP_DIR=$work/dumps "$build/lierne" simulate grids/encoder-llm-8.json --bridge vision_to_llm >/dev/null
-ends 0 "no rank waits in vain: 8 dumps" "$work/dumps"
+ends 0 "no rank hangs: 8 dumps" "$work/dumps"
 ends 0 '{"kind":"none","rank":-1,' --format json "$work/dumps"
 printf 'LIERNEFR' >"$work/dumps/short.lierne"
 ends 0 "damaged files, left out: 1" "$work/dumps"

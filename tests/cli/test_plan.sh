@@ -227,7 +227,7 @@ has "leaders, rank 6" "  3 -> [6]" "send to 7," "receive from 3,"
 verdict $? "leaders, rank 6: another rank's crossing"
 config 8 tp=2,dp=2@0 tp=2,dp=2@3 b,s,h 4,4,4 f32 "$partial"
 ends "leaders, overlap" 1 "$lierne" plan "$work/config.json" -b e_to_l -a leader
-grep -qF "ranks 0 to 3, the destination grid ranks 3 to 6, must have none in common" "$work/err"
+grep -qF "source and destination grid share ranks 3 to 3, must share none" "$work/err"
 verdict $? "leaders, overlap: $(cat "$work/err")"
 ends "leaders, cp" 1 "$lierne" plan grids/megatron-cp-fanin-8.json -b encoder_to_llm -a leader
 grep -qF "destination cp is 2, must be 1" "$work/err"
@@ -451,8 +451,8 @@ if [ -x "$build/lierne-run" ]; then
         '"rounds":16,"times":{"forward":{"median_us":'
     ends "run, not defined" 0 mpirun --oversubscribe -n 8 "$lierne" run \
         grids/megatron-cp-zigzag-fanin-8.json -b encoder_to_llm
-    has "run, not defined" "collective is not defined here: rank 0: COLLECTIVE needs" \
-        "leader is not defined here: rank 0: LEADER: the source grid has ranks 0 to 7"
+    has "run, not defined" "collective does not apply: rank 0: COLLECTIVE needs" \
+        "leader does not apply: rank 0: LEADER: source and destination grid share ranks 0 to 7"
     ends "run, leader" 0 mpirun --oversubscribe -n 8 "$lierne" run $disjoint -b fan-in --format json
     has "run, leader" '"leader":{"right":true,"forward":{"checked":' '"direct":{"right":true,'
     times=$(grep -oE '"(median|low|high)_us":[0-9.]+' "$work/out" | wc -l)

@@ -221,9 +221,10 @@ Test(layout, rejections_name_value_and_bound) {
     const int64_t counts[2] = {4, 3}, bad[2] = {-1, 9};
     int32_t rows[40] = {0};
 #define P(...) ((lierne_placement){__VA_ARGS__})
-    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD, .axis = 3), 0, LIERNE_ERR_INVALID, "axis 3 of 3");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD, .axis = 3), 0, LIERNE_ERR_INVALID,
+             "axis 3, must be in 0 to 2");
     rejected(g, P(.kind = LIERNE_PLACEMENT_AT, .at = 2), 0, LIERNE_ERR_INVALID,
-             "coordinate 2 of 2");
+             "at 2, must be in 0 to 1");
     rejected(g, P(.kind = (lierne_placement_kind)9), 0, LIERNE_ERR_INVALID, "kind 9");
     rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD, .axis = 1, .counts = counts), 0,
              LIERNE_ERR_INVALID, "to 7");

@@ -64,8 +64,8 @@ Test(megatron, specs_that_are_rejected) {
     bad = bridge, bad.shared_output = LIERNE_SHARING_FORWARD;
     rejected(s, WORLD, LIERNE_ERR_UNSUPPORTED, "shared_output is 1, must be 0");
     s = good, s.algorithm = LIERNE_MEGATRON_ALGORITHM_LEADER;
-    rejected(s, WORLD, LIERNE_ERR_UNSUPPORTED, "must have none in common");
-    rejected(good, WORLD + 1, LIERNE_ERR_INVALID, "a world of 8 ranks, the context on one of 9");
+    rejected(s, WORLD, LIERNE_ERR_UNSUPPORTED, "must share none");
+    rejected(good, WORLD + 1, LIERNE_ERR_INVALID, "a world of 8 ranks, the context one of 9");
     cr_assert_eq(lierne_plan_create_megatron(&plan, NULL, &good), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_megatron_check(NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_megatron_check(&good), LIERNE_OK, "%s", lierne_last_error());

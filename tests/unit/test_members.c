@@ -236,7 +236,7 @@ Test(members, a_grid_with_a_rank_that_is_no_member) {
         bridge_rejected(2, 9, WORLD, megatron, "rank 10 of the destination grid (ranks 9 to 10)");
         bridge_rejected(9, 2, WORLD, megatron, "rank 10 of the source grid (ranks 9 to 12)");
         bridge_rejected(0, 4, N, megatron,
-                        "the grids lie on a world of 6 ranks, the context on one of 16");
+                        "the grids have a world of 6 ranks, the context one of 16");
     }
 }
 

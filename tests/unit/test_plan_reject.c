@@ -123,7 +123,7 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     lierne_bridge_spec s;
     s = good, s.size = 3, rejected(s, LIERNE_ERR_INVALID, "size", 8);
     s = good, s.src = NULL, rejected(s, LIERNE_ERR_INVALID, "source grid is NULL", 8);
-    s = good, rejected(s, LIERNE_ERR_INVALID, "on a world of 8 ranks, the context on one of 4", 4);
+    s = good, rejected(s, LIERNE_ERR_INVALID, "a world of 8 ranks, the context one of 4", 4);
     s = good, s.naxes = 4, rejected(s, LIERNE_ERR_INVALID, "naxes is 4, must be 2 or 3", 8);
     s = good, s.shape = negative, rejected(s, LIERNE_ERR_INVALID, "-4", 8);
     s = good, s.batch_axis = 3, rejected(s, LIERNE_ERR_INVALID, "batch_axis is 3", 8);
@@ -149,8 +149,8 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     s = good, s.src = odd;
     collective_rejected(s, LIERNE_ERR_UNSUPPORTED, "source grid has 3 ranks", 8);
     s = good, s.shape = odd_shape;
-    collective_rejected(s, LIERNE_ERR_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide",
-                        8);
+    collective_rejected(s, LIERNE_ERR_INDIVISIBLE,
+                        "fan_in: the batch of 7 samples is not divisible", 8);
     const char *const names[2] = {"dp", "tp"};
     const int64_t sizes[2] = {4, 2};
     lierne_grid_spec g = {

@@ -135,8 +135,8 @@ static lierne_status wait_for_last(cudaStream_t stream, const event *f) {
     }
     if (capture == f->earlier) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "the stream is in a capture that has calls of this plan, as another one "
-                           "has that began later: end a capture before another one has such calls");
+                           "two captures have calls of this plan at the same time: end one capture "
+                           "before another one has such calls");
     }
     return capture == f->captured ? wait_for(stream, f->within, 0)
                                   : wait_for(stream, f->event, cudaEventWaitExternal);

@@ -202,7 +202,7 @@ lierne_status lierne_ipc_check(const lierne_ipc *ipc) {
                            own, peer);
     default:
         return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
-                           "rank %d: ipc: what waited for rank %d was ended after an error", own,
+                           "rank %d: ipc: the wait for rank %d was aborted after an error", own,
                            peer);
     }
 }

@@ -111,7 +111,7 @@ static lierne_status name_is_taken(const joining *j) {
     return LIERNE_FAIL(
         LIERNE_ERR_INVALID,
         "rank %d of job '%.100s' is taken by process %d of user %ld: jobs that begin "
-        "at once need different names",
+        "at the same time need different names",
         j->mesh->rank, j->name, (int)other.pid, (long)other.uid);
 }
 
@@ -143,7 +143,7 @@ static lierne_status check_hello(const joining *j, const hello *h, int socket) {
     if (h->rank <= own.rank || h->rank >= own.world || j->joined[h->rank]) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "process %d claims rank %d of job '%.100s', which another process has: "
-                           "jobs that begin at once need different names",
+                           "jobs that begin at the same time need different names",
                            pid, h->rank, j->name);
     }
     return LIERNE_OK;
@@ -259,12 +259,12 @@ static lierne_status take_answer(joining *j, int rank) {
     guest *g = &j->answers[rank];
     lierne_status status = (lierne_status)g->hello.status;
     if (status != LIERNE_OK) {
-        return LIERNE_FAIL(status, "rank %d of job '%.100s' turned rank %d of %d away: %s", rank,
+        return LIERNE_FAIL(status, "rank %d of job '%.100s' rejected rank %d of %d: %s", rank,
                            j->name, j->mesh->rank, j->mesh->world,
                            status == LIERNE_ERR_MISMATCH
                                ? "it has another world, or another version of lierne"
-                               : "another process has that rank; jobs that begin at once need "
-                                 "different names");
+                               : "another process has that rank; jobs that begin at the same "
+                                 "time need different names");
     }
     join(j, rank, g->socket);
     g->socket = -1;

@@ -23,7 +23,7 @@ lierne_status lierne_oob_begin(lierne_oob_state *s, lierne_oob_kind kind) {
     for (int r = 0; r < s->world; r++) {
         if (s->records[r].kind != s->records[0].kind) {
             return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
-                               "rank %d %s while rank %d %s: ranks must call alike",
+                               "rank %d %s while rank %d %s: all ranks must make the same calls",
                                lierne_oob_name(s, r), name_of(s->records[r].kind),
                                lierne_oob_name(s, 0), name_of(s->records[0].kind));
         }

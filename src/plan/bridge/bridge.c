@@ -10,9 +10,10 @@
 /* Both grids lie on the context's world, and all their ranks are its members. */
 static lierne_status check_ranks(const lierne_context *context, const lierne_bridge_spec *spec) {
     if (lierne_grid_get_world_size(spec->src) != context->members.world) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "the grids lie on a world of %d ranks, the context on one of %d",
-                           lierne_grid_get_world_size(spec->src), context->members.world);
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "the grids have a world of %d ranks, the context one of %d: they must be the same",
+            lierne_grid_get_world_size(spec->src), context->members.world);
     }
     LIERNE_TRY(lierne_context_check_ranks(context, "the source grid",
                                           lierne_grid_get_rank_offset(spec->src),

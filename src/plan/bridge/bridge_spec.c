@@ -74,7 +74,7 @@ static lierne_status check_sides(const lierne_bridge_spec *spec) {
     }
     if (lierne_grid_get_world_size(spec->src) != lierne_grid_get_world_size(spec->dst)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "the source grid lies on a world of %d ranks, the "
+                           "the source grid has a world of %d ranks, the "
                            "destination grid on one of %d",
                            lierne_grid_get_world_size(spec->src),
                            lierne_grid_get_world_size(spec->dst));
@@ -162,7 +162,7 @@ static lierne_status check_divisible(const lierne_bridge_spec *spec) {
     int64_t wide = src > dst ? src : dst, narrow = src > dst ? dst : src;
     if (batch % narrow != 0 || batch / narrow % (wide / narrow) != 0) {
         return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
-                           "%s: the batch of %lld samples does not divide over "
+                           "%s: the batch of %lld samples is not divisible by "
                            "%lld dp ranks at dp ratio %lld",
                            src > dst ? "fan_in" : "fan_out", (long long)batch, (long long)wide,
                            (long long)(wide / narrow));
@@ -236,7 +236,7 @@ lierne_status lierne_bridge_check_resolved(const lierne_bridge_spec *spec) {
     if (lierne_grid_find_dim_size(spec->src, NULL, "cp") != 1 && !spec->src_placements) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "source cp is %d, must be 1 unless src_placements "
-                           "say how the source lies over it",
+                           "place the tensor on cp",
                            lierne_grid_find_dim_size(spec->src, NULL, "cp"));
     }
     if (spec->variable_rows) {

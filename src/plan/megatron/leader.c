@@ -135,9 +135,9 @@ static lierne_status check_overlap(const lierne_megatron_grids *grids) {
         dst_end = dst + lierne_grid_get_size(grids->dst);
     if (src < dst_end && dst < src_end) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "LEADER: the source grid has ranks %d to %d, the "
-                           "destination grid ranks %d to %d, must have none in common",
-                           src, src_end - 1, dst, dst_end - 1);
+                           "LEADER: source and destination grid share ranks %d to %d, must share "
+                           "none",
+                           src > dst ? src : dst, (src_end < dst_end ? src_end : dst_end) - 1);
     }
     return LIERNE_OK;
 }

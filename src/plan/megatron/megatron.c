@@ -58,9 +58,10 @@ static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *contex
                                 const lierne_megatron_bridge *b) {
     bool collective = b->algorithm == LIERNE_MEGATRON_ALGORITHM_COLLECTIVE;
     if (b->src->world != context->members.world) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "the grids lie on a world of %d ranks, the context on one of %d",
-                           b->src->world, context->members.world);
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "the grids have a world of %d ranks, the context one of %d: they must be the same",
+            b->src->world, context->members.world);
     }
     LIERNE_TRY(
         lierne_context_check_ranks(context, "the source grid", b->src->offset, b->src->nranks));

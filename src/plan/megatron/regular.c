@@ -29,8 +29,8 @@ lierne_status lierne_megatron_check_regular(const lierne_megatron_bridge *bridge
     }
     if (batch % wide != 0) {
         return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
-                           "%s, %s: the batch of %lld samples does not divide "
-                           "over %d dp ranks at dp ratio %d",
+                           "%s, %s: the batch of %lld samples is not divisible "
+                           "by %d dp ranks at dp ratio %d",
                            algorithm,
                            src > dst   ? "fan_in"
                            : src < dst ? "fan_out"

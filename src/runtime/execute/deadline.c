@@ -1,5 +1,5 @@
-/* What ends a wait in vain: the deadline, a peer whose process ended, a peer that gave up; and what
- * the execution waits for, for messages and dumps. */
+/* The ends of a wait without its messages: the deadline, a peer whose process ended, a peer that
+ * gave up; and what the execution waits for, for messages and dumps. */
 #include "runtime/execute/execution.h"
 
 #include <stdio.h>

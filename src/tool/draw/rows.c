@@ -139,11 +139,11 @@ static void fill(const draw_task *task, flow *f) {
 void draw_rows(const draw_task *task, svg *s) {
     flow f = {0};
     fill(task, &f);
-    int y = draw_head(task, s, "The way of the rows");
-    svg_write(
-        s, 16, y, (svg_style){SVG_SMALL, SVG_LEFT, SVG_GREY},
-        "A box is a dp rank, coloured by its samples. Blue: bytes that its ranks send; dashed: "
-        "bytes that their own rank needs.");
+    int y = draw_head(task, s, "Who sends which samples");
+    svg_write(s, 16, y, (svg_style){SVG_SMALL, SVG_LEFT, SVG_GREY},
+              "A box is a dp rank, coloured by its samples. Blue: bytes that its ranks send; "
+              "dashed: stays "
+              "on the rank.");
     flow_draw(&f, s, 16, y + 20);
 }
 

@@ -30,7 +30,7 @@ static void print_title(const run_state *run) {
            run->warmup);
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         if (!run->methods[a].plan && *run->methods[a].rejection) {
-            printf("# %s is not defined here: ", name_of(a));
+            printf("# %s does not apply: ", name_of(a));
             tool_print_text(stdout, run->methods[a].rejection);
             printf("\n");
         }
