@@ -118,6 +118,7 @@ int main(int argc, char **argv) {
 
     /* A row per point: here one number, in a force field a row of features. */
     lierne_halo_spec spec = LIERNE_HALO_SPEC_INIT;
+    spec.dtype = LIERNE_DTYPE_F64;
     must(lierne_brick_get_swaps(&spec, brick));
     lierne_plan *swaps, *flat;
     must(lierne_plan_create_halo(&swaps, context, &spec));

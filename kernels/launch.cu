@@ -32,7 +32,7 @@ const void *const lierne_task_kernels[LIERNE_TASK_KERNELS] = {
     (const void *)lierne_run_f16, (const void *)lierne_run_i64,   (const void *)lierne_run_i32,
     (const void *)lierne_run_i8,  (const void *)lierne_run_u8,    (const void *)lierne_run_copies,
 };
-static_assert(LIERNE_DTYPE_F64 == 0 && LIERNE_DTYPE_U8 == 7 && LIERNE_TASK_KERNELS == 9,
+static_assert(LIERNE_TASK_KERNELS == LIERNE_DTYPE_U8 - LIERNE_DTYPE_F64 + 2,
               "the sums are in the order of lierne_dtype, before the copies");
 
 /* One thread, and one stream at a time: no atomic is needed. */

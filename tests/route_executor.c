@@ -301,7 +301,8 @@ const char *route_execute(const lierne_route *const *routes, int n, unsigned cha
 
 /* Random numbers around 1 of any floating-point type, so that the order of additions shows. */
 static void fill(unsigned char *at, int64_t n, lierne_dtype dtype, uint64_t seed) {
-    static const int mantissas[] = {52, 23, 7, 10}, biases[] = {1023, 127, 127, 15};
+    static const int mantissas[] = {[LIERNE_DTYPE_F64] = 52, 23, 7, 10},
+                     biases[] = {[LIERNE_DTYPE_F64] = 1023, 127, 127, 15};
     size_t size = lierne_dtype_size(dtype);
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;

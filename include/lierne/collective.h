@@ -60,8 +60,8 @@ typedef enum lierne_collective_algorithm {
     LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT = 2
 } lierne_collective_algorithm;
 
-/* The specs: first set size to sizeof the struct and the rest to zero. All fields but size may stay
- * zero. */
+/* The specs: first set size to sizeof the struct and the rest to zero. All fields but size and
+ * dtype may stay zero. */
 typedef struct lierne_all_gather_spec {
     size_t size;
     const int *ranks;      /* ranks of the context, each once; NULL: all, in ascending order */

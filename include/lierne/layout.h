@@ -35,28 +35,31 @@ extern "C" {
 
 #define LIERNE_MAX_AXES 4
 
-/* Element types. The numbers are part of the ABI. BITS8 to BITS128 are opaque elements of 1 to 16
- * bytes, for types without arithmetic in lierne: bool, fp8, int16, complex. They are copied bit for
- * bit. Creating a plan that sums them in either direction is INVALID; all-gathers and broadcasts of
+/* Element types. The numbers are part of the ABI. NONE is what a spec of zeros has: no function
+ * that takes elements accepts it (INVALID). BITS8 to BITS128 are opaque elements of 1 to 16 bytes,
+ * for types without arithmetic in lierne: bool, fp8, int16, complex. They are copied bit for bit.
+ * Creating a plan that sums them in either direction is INVALID; all-gathers and broadcasts of
  * lierne/collective.h have no adjoint instead. PARTIAL gradients, and rows with several ghosts, are
  * summed; a replicated value whose gradients are equal is copied in both directions. */
 typedef enum lierne_dtype {
-    LIERNE_DTYPE_F64 = 0,
-    LIERNE_DTYPE_F32 = 1,
-    LIERNE_DTYPE_BF16 = 2,
-    LIERNE_DTYPE_F16 = 3,
-    LIERNE_DTYPE_I64 = 4,
-    LIERNE_DTYPE_I32 = 5,
-    LIERNE_DTYPE_I8 = 6,
-    LIERNE_DTYPE_U8 = 7,
-    LIERNE_DTYPE_BITS8 = 8,
-    LIERNE_DTYPE_BITS16 = 9,
-    LIERNE_DTYPE_BITS32 = 10,
-    LIERNE_DTYPE_BITS64 = 11,
-    LIERNE_DTYPE_BITS128 = 12
+    LIERNE_DTYPE_NONE = 0,
+    LIERNE_DTYPE_F64 = 1,
+    LIERNE_DTYPE_F32 = 2,
+    LIERNE_DTYPE_BF16 = 3,
+    LIERNE_DTYPE_F16 = 4,
+    LIERNE_DTYPE_I64 = 5,
+    LIERNE_DTYPE_I32 = 6,
+    LIERNE_DTYPE_I8 = 7,
+    LIERNE_DTYPE_U8 = 8,
+    LIERNE_DTYPE_BITS8 = 9,
+    LIERNE_DTYPE_BITS16 = 10,
+    LIERNE_DTYPE_BITS32 = 11,
+    LIERNE_DTYPE_BITS64 = 12,
+    LIERNE_DTYPE_BITS128 = 13
 } lierne_dtype;
 
-/* Bytes of an element, 0 for a number that is no dtype; name ("f64"), NULL for such a number. */
+/* Bytes of an element, 0 for NONE and for a number that is no dtype; name ("f64"), NULL for those.
+ */
 LIERNE_API size_t lierne_dtype_size(lierne_dtype dtype);
 LIERNE_API const char *lierne_dtype_name(lierne_dtype dtype);
 /* The dtype of a name. Errors: INVALID (NULL; no such name, the message lists the names). */

@@ -73,7 +73,8 @@ typedef struct lierne_operation_spec {
     const int *after; /* indices of nafter earlier operations, of any queue, that must be complete
                          before this one begins */
     int nafter;
-    lierne_dtype dtype; /* dtype and count are compared between ranks; not read with a plan */
+    lierne_dtype dtype; /* dtype and count are compared between ranks; not read with a plan. NONE
+                           only where count is 0 */
     int64_t count;      /* elements, at least 0 */
     int root;           /* of a broadcast: a rank of the group; else 0 */
     int peer;           /* of SEND and RECV: another rank of the group; else 0 */

@@ -60,14 +60,14 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
 }
 
 static void read_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype) {
-    const char
-        *names[LIERNE_DTYPE_U8 + 1]; /* a bridge in a file has gradients that can be summed */
+    enum { FIRST = LIERNE_DTYPE_F64, LAST = LIERNE_DTYPE_U8 };
+    const char *names[LAST - FIRST + 1]; /* of those whose gradients can be summed */
     int word;
     for (int i = 0; i < COUNT(names); i++) {
-        names[i] = lierne_dtype_name((lierne_dtype)i);
+        names[i] = lierne_dtype_name((lierne_dtype)(FIRST + i));
     }
     if (lierne_config_word(r, node, names, COUNT(names), &word)) {
-        *dtype = (lierne_dtype)word;
+        *dtype = (lierne_dtype)(FIRST + word);
     }
 }
 

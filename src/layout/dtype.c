@@ -1,6 +1,7 @@
 /* The one table of element types. */
 #include "layout/layout.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -27,6 +28,19 @@ size_t lierne_dtype_size(lierne_dtype dtype) {
     return (int)dtype >= 0 && (int)dtype < NDTYPES ? dtypes[dtype].size : 0;
 }
 
+lierne_status lierne_check_dtype(lierne_dtype dtype, int rank) {
+    char who[32] = "";
+    if (lierne_dtype_size(dtype) > 0) {
+        return LIERNE_OK;
+    }
+    if (rank >= 0) {
+        snprintf(who, sizeof who, "rank %d: ", rank);
+    }
+    return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                       "%sdtype is %d%s, must be one of lierne_dtype, as LIERNE_DTYPE_F32", who,
+                       (int)dtype, dtype == LIERNE_DTYPE_NONE ? " (LIERNE_DTYPE_NONE)" : "");
+}
+
 bool lierne_dtype_is_opaque(lierne_dtype dtype) {
     return dtype >= LIERNE_DTYPE_BITS8;
 }
@@ -40,7 +54,7 @@ lierne_status lierne_dtype_parse(lierne_dtype *out, const char *name) {
     if (!out || !name) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "name" : "out");
     }
-    for (int i = 0; i < NDTYPES; i++) {
+    for (int i = LIERNE_DTYPE_F64; i < NDTYPES; i++) {
         if (strcmp(name, dtypes[i].name) == 0) {
             *out = (lierne_dtype)i;
             return LIERNE_OK;

@@ -299,9 +299,7 @@ static lierne_status check_spec(const lierne_layout_spec *spec) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
                            LIERNE_MAX_AXES);
     }
-    if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "dtype %d does not exist", (int)spec->dtype);
-    }
+    LIERNE_TRY(lierne_check_dtype(spec->dtype, -1));
     if (spec->full_axes >> spec->naxes) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "full_axes 0x%x has bits beyond axis %d",
                            (unsigned)spec->full_axes, spec->naxes - 1);

@@ -144,5 +144,7 @@ uint64_t lierne_layout_hash(const lierne_layout *layout);
 
 /* Whether a dtype has no arithmetic: it can be copied, not summed. */
 bool lierne_dtype_is_opaque(lierne_dtype dtype);
+/* INVALID unless it has elements. rank: of the message, or -1. */
+lierne_status lierne_check_dtype(lierne_dtype dtype, int rank);
 
 #endif

@@ -131,6 +131,10 @@ static lierne_status compare_texts(const lierne_event_part *first, const lierne_
     return strcmp(expected, got) == 0 ? LIERNE_OK : mismatch(first, p, field, a, b);
 }
 
+static const char *dtype_name(const lierne_recorded_operation *o) {
+    return o->dtype == LIERNE_DTYPE_NONE ? "none" : lierne_dtype_name(o->dtype);
+}
+
 static lierne_status compare_fields(const lierne_event_part *first, const lierne_event_part *p) {
     const lierne_recorded_operation *a = operation_of(first), *b = operation_of(p);
     if (p->from < 0) { /* the two ends of a message are two kinds */
@@ -138,8 +142,7 @@ static lierne_status compare_fields(const lierne_event_part *first, const lierne
                                  lierne_operation_name(b->kind)));
     }
     LIERNE_TRY(compare_texts(first, p, "tag", a->tag, b->tag));
-    LIERNE_TRY(
-        compare_texts(first, p, "dtype", lierne_dtype_name(a->dtype), lierne_dtype_name(b->dtype)));
+    LIERNE_TRY(compare_texts(first, p, "dtype", dtype_name(a), dtype_name(b)));
     LIERNE_TRY(compare_numbers(first, p, "count", a->count, b->count));
     LIERNE_TRY(compare_numbers(first, p, "root", a->root, b->root));
     LIERNE_TRY(compare_numbers(first, p, "plan", a->number, b->number));

@@ -271,6 +271,11 @@ static lierne_status check_plan(const lierne_schedule *s, lierne_operation_spec 
     return lierne_plan_get_dtype(&spec->dtype, spec->plan);
 }
 
+static bool has_dtype(const lierne_operation_spec *spec) {
+    bool needless = spec->plan || (spec->count == 0 && spec->dtype == LIERNE_DTYPE_NONE);
+    return needless || lierne_dtype_size(spec->dtype) > 0;
+}
+
 static lierne_status check_operation(const lierne_schedule *s, lierne_operation_spec *spec) {
     LIERNE_TRY(check_group_of(s, spec));
     if (spec->tag && !lierne_purpose_valid(spec->tag, true)) {
@@ -281,8 +286,9 @@ static lierne_status check_operation(const lierne_schedule *s, lierne_operation_
     }
     LIERNE_TRY(check_ends(s, spec));
     LIERNE_TRY(check_after(s, spec));
-    if (lierne_dtype_size(spec->dtype) == 0) {
-        return reject(s, "dtype", (long long)spec->dtype, "a lierne_dtype");
+    if (!has_dtype(spec)) {
+        return reject(s, "dtype", (long long)spec->dtype,
+                      "one of lierne_dtype, and not LIERNE_DTYPE_NONE where count is above 0");
     }
     if (spec->count < 0) {
         return reject(s, "count", (long long)spec->count, "at least 0");

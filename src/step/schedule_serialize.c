@@ -36,9 +36,12 @@ static void add_group(lierne_text *text, const lierne_recorded_group *g) {
 
 static void add_operation(lierne_text *text, const lierne_schedule *s,
                           const lierne_recorded_operation *o) {
-    lierne_text_add(text, "{\"kind\":\"%s\",\"tag\":\"%s\",\"dtype\":\"%s\",\"count\":%lld",
-                    lierne_operation_name(o->kind), o->tag, lierne_dtype_name(o->dtype),
-                    (long long)o->count);
+    lierne_text_add(text, "{\"kind\":\"%s\",\"tag\":\"%s\"", lierne_operation_name(o->kind),
+                    o->tag);
+    if (o->dtype != LIERNE_DTYPE_NONE) {
+        lierne_text_add(text, ",\"dtype\":\"%s\"", lierne_dtype_name(o->dtype));
+    }
+    lierne_text_add(text, ",\"count\":%lld", (long long)o->count);
     if (o->group >= 0) {
         lierne_text_add(text, ",\"group\":");
         add_string(text, s->groups.at[o->group].name);

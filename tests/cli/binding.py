@@ -21,6 +21,7 @@ class Vec(ctypes.Structure):
     _fields_ = [("at", ctypes.c_void_p), ("count", ctypes.c_size_t), ("capacity", ctypes.c_size_t)]
 
 
+F64 = 1
 counts = {True: 0, False: 0}
 
 
@@ -127,7 +128,7 @@ def run_bridge(library, structs):
     must(library, library.lierne_sim_create(ctypes.byref(sim), 8, None))
     encoder, llm = grid(library, structs, (2, 1, 4)), grid(library, structs, (2, 2, 2))
     shape = (ctypes.c_int64 * 3)(8, 4, 2)
-    spec = structs["lierne_bridge_spec"](src=encoder, dst=llm, naxes=3, batch_axis=0,
+    spec = structs["lierne_bridge_spec"](src=encoder, dst=llm, naxes=3, dtype=F64, batch_axis=0,
                                          sequence_axis=1)
     spec.size, spec.shape = ctypes.sizeof(spec), ctypes.addressof(shape)
     plans = [ctypes.c_void_p() for _ in range(8)]
@@ -155,7 +156,7 @@ def run_pairs(library, structs):
     context, plan = ctypes.c_void_p(), ctypes.c_void_p()
     must(library, library.lierne_context_create_self(ctypes.byref(context), None))
     ranks, rows = (ctypes.c_int32 * 3)(0, 0, 0), (ctypes.c_int64 * 3)(2, 0, 2)
-    spec = structs["lierne_references_spec"](nowned=3, nghosts=3, width=2)
+    spec = structs["lierne_references_spec"](nowned=3, nghosts=3, dtype=F64, width=2)
     spec.size = ctypes.sizeof(spec)
     spec.rank, spec.row = ctypes.addressof(ranks), ctypes.addressof(rows)
     must(library, library.lierne_plan_create_references(ctypes.byref(plan), context, ctypes.byref(spec)))

@@ -13,7 +13,7 @@ from binding import bind, check, counts, must
 
 INVALID, BUSY, CONFIG = -1, -62, -11
 FORWARD, ADJOINT = 0, 1
-F32, F64, BITS16 = 1, 0, 9
+F32, F64, BITS16 = 2, 1, 10
 P = ctypes.c_void_p
 
 

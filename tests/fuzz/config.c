@@ -24,7 +24,7 @@ static void read_findings(const lierne_config *config, lierne_status status) {
         MUST(f->line >= 1 && f->column >= 1, "place of a diagnostic");
         MUST(f->pointer[0] == '\0' || f->pointer[0] == '/', "pointer of a diagnostic");
         MUST(f->message[0] && !strchr(f->message, '\n') && !strchr(f->hint, '\n'), "a diagnostic");
-        errors += f->severity == LIERNE_ERROR;
+        errors += f->severity == LIERNE_SEVERITY_ERROR;
     }
     MUST((errors > 0) == (status != LIERNE_OK), "status beside the diagnostics");
 }
@@ -62,13 +62,13 @@ static void execute(lierne_plan **plans, int world, lierne_direction direction,
         in[r] = buffer(plans[r], direction, false, dtype);
         out[r] = buffer(plans[r], direction, true, dtype);
         lierne_status status =
-            direction == LIERNE_FORWARD
-                ? lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL)
-                : lierne_adjoint_begin(&requests[r], plans[r], out[r], in[r], NULL);
+            direction == LIERNE_DIRECTION_FORWARD
+                ? lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL)
+                : lierne_plan_adjoint_begin(&requests[r], plans[r], out[r], in[r], NULL);
         MUST(status == LIERNE_OK, "beginning");
     }
     for (int r = 0; r < world; r++) {
-        MUST(lierne_end(requests[r]) == LIERNE_OK, "ending");
+        MUST(lierne_request_end(requests[r]) == LIERNE_OK, "ending");
     }
     for (int r = 0; r < world; r++) {
         free(in[r]);
@@ -91,8 +91,8 @@ static void plan(const lierne_bridge_spec *spec, const lierne_megatron_spec *meg
     }
     MUST(lierne_plan_check((const lierne_plan *const *)plans, world) == LIERNE_OK,
          "plans of a valid bridge");
-    execute(plans, world, LIERNE_FORWARD, spec->dtype);
-    execute(plans, world, LIERNE_ADJOINT, spec->dtype);
+    execute(plans, world, LIERNE_DIRECTION_FORWARD, spec->dtype);
+    execute(plans, world, LIERNE_DIRECTION_ADJOINT, spec->dtype);
     for (int r = 0; r < world; r++) {
         MUST(lierne_plan_destroy(plans[r]) == LIERNE_OK, "freeing a plan");
     }
@@ -129,7 +129,8 @@ static void run(const uint8_t *data, size_t size) {
     size_t before = lierne_mem_live();
     lierne_config *config;
     lierne_status status = lierne_config_parse(&config, (const char *)data, size);
-    MUST(config && (status == LIERNE_OK || status == LIERNE_SYNTAX || status == LIERNE_CONFIG),
+    MUST(config &&
+             (status == LIERNE_OK || status == LIERNE_ERR_SYNTAX || status == LIERNE_ERR_CONFIG),
          "status of a text");
     read_findings(config, status);
     if (status == LIERNE_OK) {

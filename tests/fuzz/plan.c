@@ -38,10 +38,10 @@ static void split(world *w, const uint8_t *data, size_t size) {
 /* Texts that are wrong, or plans that are; nothing else may come of them. */
 static bool rejects(lierne_status status) {
     switch (status) {
-    case LIERNE_TIMEOUT:
-    case LIERNE_TRANSPORT:
-    case LIERNE_PEER_FAILED:
-    case LIERNE_BUSY:
+    case LIERNE_ERR_TIMEOUT:
+    case LIERNE_ERR_TRANSPORT:
+    case LIERNE_ERR_PEER_FAILED:
+    case LIERNE_ERR_BUSY:
     case LIERNE_OK:
         return false;
     default:
@@ -70,7 +70,8 @@ static void write_one(lierne_context *context, void *shared) {
     lierne_text_destroy(text);
     lierne_text_destroy(same);
     lierne_status status = lierne_plan_create_transposed(&back, again);
-    MUST(status == LIERNE_OK || status == LIERNE_INVALID, "transposing a plan"); /* accumulates */
+    MUST(status == LIERNE_OK || status == LIERNE_ERR_INVALID,
+         "transposing a plan"); /* accumulates */
     MUST(lierne_plan_destroy(back) == LIERNE_OK, "freeing a transpose");
     MUST(lierne_plan_destroy(again) == LIERNE_OK, "freeing a plan");
 }
@@ -103,13 +104,14 @@ static void execute(const world *w, lierne_direction d) {
         in[r] = malloc((size_t)n * 8), out[r] = malloc((size_t)m * 8);
         MUST((in[r] || n == 0) && (out[r] || m == 0), "memory of the test");
         memset(in[r], 0x3c, (size_t)n * 8), memset(out[r], 0xa5, (size_t)m * 8);
-        MUST((d == LIERNE_FORWARD ? lierne_forward_begin
-                                  : lierne_adjoint_begin)(&requests[r], w->plans[r], out[r], in[r],
-                                                          NULL) == LIERNE_OK,
+        MUST((d == LIERNE_DIRECTION_FORWARD
+                  ? lierne_plan_forward_begin
+                  : lierne_plan_adjoint_begin)(&requests[r], w->plans[r], out[r], in[r], NULL) ==
+                 LIERNE_OK,
              "beginning");
     }
     for (int r = 0; r < w->n; r++) {
-        MUST(lierne_end(requests[r]) == LIERNE_OK, "ending");
+        MUST(lierne_request_end(requests[r]) == LIERNE_OK, "ending");
     }
     for (int r = 0; r < w->n; r++) {
         free(in[r]), free(out[r]);
@@ -122,8 +124,8 @@ static void use(lierne_sim *sim, world *w) {
         if (small(w)) {
             MUST(lierne_plan_check((const lierne_plan *const *)w->plans, w->n) == LIERNE_OK,
                  "plans of texts");
-            execute(w, LIERNE_FORWARD);
-            execute(w, LIERNE_ADJOINT);
+            execute(w, LIERNE_DIRECTION_FORWARD);
+            execute(w, LIERNE_DIRECTION_ADJOINT);
         }
     }
     for (int r = 0; r < w->n; r++) {

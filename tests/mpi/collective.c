@@ -43,7 +43,7 @@ static void run_kinds(lierne_context *context, int n, const int *ranks) {
                              .n = n,
                              .ranks = ranks,
                              .even = v % 2,
-                             .dtype = (lierne_dtype)(v / 2 % 8),
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + v / 2 % 8),
                              .root = v / 2 % n};
         if (c.kind == ALL_REDUCE || c.kind == BROADCAST) {
             c.algorithm = (lierne_collective_algorithm)(v % 3);

@@ -16,7 +16,9 @@ uint64_t draw(uint64_t *seed, uint64_t below) {
 
 shape shape_random(uint64_t seed, bool exact) {
     uint64_t m = mix(seed * 7919 + 5);
-    shape s = {.dtype = (lierne_dtype)(m % 8), .width = 1 + (int64_t)(m >> 8) % 5, .exact = exact};
+    shape s = {.dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + m % 8),
+               .width = 1 + (int64_t)(m >> 8) % 5,
+               .exact = exact};
     s.stride = s.width + (m >> 16 & 1 ? (int64_t)(m >> 20) % 4 : 0);
     s.seed = m;
     if (exact) {

@@ -108,7 +108,9 @@ static lierne_status plan_gather(lierne_plan **plan, lierne_context *context, co
 
 /* Even, and the list of all ranks where it is NULL elsewhere. */
 static lierne_status plan_even_gather(lierne_plan **plan, lierne_context *context, bool bad) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec, .count = bad ? 4 : 3};
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = bad ? 4 : 3,
+                                         .dtype = LIERNE_DTYPE_F64};
     return lierne_plan_create_all_gather(plan, context, &spec);
 }
 

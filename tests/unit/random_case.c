@@ -195,7 +195,7 @@ void random_case(uint64_t seed, int world, bridge_case *c, case_arrays *arrays) 
                        .sequence = 1 + draw(7)};
     c->src = random_grid(c->world, 3 + 2 * (int)draw(2));
     c->dst = random_grid(c->world, 5);
-    c->dtype = (lierne_dtype)draw(8);
+    c->dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + draw(8));
     random_axes(c);
     c->owner = (lierne_gradient_owner)draw(4);
     place(c);

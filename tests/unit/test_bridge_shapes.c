@@ -115,7 +115,7 @@ static void all_destinations(int64_t cp) {
                              .axis_b = axes[n % 6][0],
                              .axis_s = axes[n % 6][1],
                              .axis_h = axes[n % 6][2],
-                             .dtype = (lierne_dtype)(n % 8),
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + n % 8),
                              .placed = 1};
             char where[96];
             if (tp == 2 && ep == 2) {

@@ -119,7 +119,7 @@ static void run_kind(collective_kind kind, int n) {
         collective_case c = {.kind = kind,
                              .n = n,
                              .even = v % 2,
-                             .dtype = (lierne_dtype)(v / 2 % 8),
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + v / 2 % 8),
                              .reduction = (lierne_reduction)(v / 16 % 5),
                              .algorithm = (lierne_collective_algorithm)(v / 80),
                              .root = v % n};
@@ -160,7 +160,10 @@ Test(collective, all_to_alls) {
 Test(collective, nothing_is_to_be_moved) {
     for (int kind = ALL_GATHER; kind < BARRIER; kind++) {
         for (int v = 0; v < 6; v++) {
-            collective_case c = {.kind = (collective_kind)kind, .n = 1 + v % 3, .even = v < 3};
+            collective_case c = {.kind = (collective_kind)kind,
+                                 .n = 1 + v % 3,
+                                 .even = v < 3,
+                                 .dtype = LIERNE_DTYPE_F64};
             c.algorithm = kind == ALL_REDUCE || kind == BROADCAST
                               ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
                               : LIERNE_COLLECTIVE_ALGORITHM_AUTO;
@@ -178,7 +181,7 @@ Test(collective, lists_of_ranks) {
                              .n = 4,
                              .ranks = ranks,
                              .even = v % 2,
-                             .dtype = (lierne_dtype)(v % 8),
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + v % 8),
                              .algorithm = (lierne_collective_algorithm)(v / 2 % 3),
                              .root = 2};
         collective_case_size(&c, 9);
@@ -230,7 +233,7 @@ Test(collective, plans_are_their_public_routes) {
         collective_case c = {.kind = (collective_kind)(v % 6),
                              .n = 1 + v / 6 % 6,
                              .even = v / 36 % 2,
-                             .dtype = (lierne_dtype)(v / 6 % 8),
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + v / 6 % 8),
                              .reduction = (lierne_reduction)(v / 13 % 5),
                              .algorithm = (lierne_collective_algorithm)(v / 72 % 3),
                              .root = v % (1 + v / 6 % 6)};
@@ -257,7 +260,7 @@ Test(collective, random_sizes) {
     for (int v = 0; v < 300; v++) {
         collective_case c = {.kind = (collective_kind)random_below(&state, BARRIER),
                              .n = 1 + (int)random_below(&state, 8),
-                             .dtype = (lierne_dtype)random_below(&state, 8)};
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + random_below(&state, 8))};
         bool one = c.kind == ALL_REDUCE || c.kind == BROADCAST;
         c.even = one || v % 2;
         c.algorithm = one ? (lierne_collective_algorithm)random_below(&state, 3) : 0;
@@ -401,7 +404,8 @@ Test(collective, coalesced_with_one_another) {
     lierne_sim *sim;
     cr_assert_eq(lierne_sim_create(&sim, N, NULL), LIERNE_OK);
     for (int p = 0; p < 3; p++) {
-        cases[p] = (collective_case){.kind = kinds[p], .n = N, .even = p == 0};
+        cases[p] =
+            (collective_case){.kind = kinds[p], .n = N, .even = p == 0, .dtype = LIERNE_DTYPE_F64};
         cases[p].reduction = p == 0 ? LIERNE_REDUCTION_AVG : LIERNE_REDUCTION_SUM;
         collective_case_size(&cases[p], 9);
     }
@@ -489,7 +493,7 @@ Test(collective, composed_to_an_all_reduce) {
 
 /* Nobody is through before the last one has begun. */
 static void check_barrier(int n, int late) {
-    collective_case c = {.kind = BARRIER, .n = n};
+    collective_case c = {.kind = BARRIER, .n = n, .dtype = LIERNE_DTYPE_F64};
     lierne_request *requests[COLLECTIVE_RANKS];
     world w;
     int done;

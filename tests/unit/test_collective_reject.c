@@ -63,7 +63,7 @@ Test(collective_reject, a_fault_is_named) {
 
 Test(collective_reject, without_a_context_or_a_place_for_the_plan) {
     const lierne_barrier_spec barrier = {.size = sizeof barrier};
-    const lierne_all_to_all_spec exchange = {.size = sizeof exchange};
+    const lierne_all_to_all_spec exchange = {.size = sizeof exchange, .dtype = LIERNE_DTYPE_F64};
     lierne_context *context;
     lierne_plan *plan = (lierne_plan *)&context;
     cr_expect_eq(lierne_plan_create_barrier(&plan, NULL, &barrier), LIERNE_ERR_INVALID);
@@ -102,7 +102,9 @@ static void check_getters(const lierne_plan *plan) {
 
 /* A plan that gathers, on one rank: it has an adjoint, and its output is the other one's input. */
 static lierne_plan *plan_gather(lierne_context *context) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec, .count = 4};
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = 4,
+                                         .dtype = LIERNE_DTYPE_F64};
     lierne_plan *plan;
     cr_assert_eq(lierne_plan_create_all_gather(&plan, context, &spec), LIERNE_OK);
     return plan;
@@ -134,6 +136,7 @@ static void check_made_of(lierne_plan *plan, lierne_plan *gather) {
 Test(collective_reject, a_maximum_has_no_adjoint) {
     const lierne_all_reduce_spec spec = {.size = sizeof spec,
                                          .count = 4,
+                                         .dtype = LIERNE_DTYPE_F64,
                                          .reduction = LIERNE_REDUCTION_MAX};
     const double x[4] = {1, -2, 3, -4};
     double y[4];
@@ -163,6 +166,7 @@ Test(collective_reject, products_and_minima_say_which_they_are) {
     for (int reduction = LIERNE_REDUCTION_MIN; reduction <= LIERNE_REDUCTION_PROD; reduction++) {
         const lierne_reduce_scatter_spec spec = {.size = sizeof spec,
                                                  .count = 1,
+                                                 .dtype = LIERNE_DTYPE_F64,
                                                  .reduction = (lierne_reduction)reduction};
         lierne_plan *plan;
         cr_assert_eq(lierne_plan_create_reduce_scatter(&plan, context, &spec), LIERNE_OK);
@@ -237,7 +241,10 @@ Test(collective_reject, plans_know_their_kind) {
     lierne_context *context;
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     for (int kind = ALL_GATHER; kind < COLLECTIVE_KINDS; kind++) {
-        collective_case c = {.kind = (collective_kind)kind, .n = 1, .even = true};
+        collective_case c = {.kind = (collective_kind)kind,
+                             .n = 1,
+                             .even = true,
+                             .dtype = LIERNE_DTYPE_F64};
         lierne_plan *plan;
         cr_assert_eq(collective_case_plan(&plan, context, &c), LIERNE_OK);
         expect_kind(plan, kinds[kind]);

@@ -267,11 +267,12 @@ Test(host_memory, products_keep_the_order_and_round_once) {
     const void *from[8] = {d, f, b, h, l, w, s, u};
     const void *wanted[8] = {&dd, &ff, &bb, &hh, &ll, &ww, &ss, &uu};
     for (int t = 0; t < 8; t++) {
-        size_t size = lierne_dtype_size((lierne_dtype)t);
+        lierne_dtype dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + t);
+        size_t size = lierne_dtype_size(dtype);
         const char *x = from[t];
         char out[8];
-        multiply((lierne_dtype)t, out, x, x + size, x + 2 * size);
-        cr_expect_eq(memcmp(out, wanted[t], size), 0, "%s", lierne_dtype_name((lierne_dtype)t));
+        multiply(dtype, out, x, x + size, x + 2 * size);
+        cr_expect_eq(memcmp(out, wanted[t], size), 0, "%s", lierne_dtype_name(dtype));
     }
 }
 

@@ -143,7 +143,7 @@ Test(route_execute, plans_of_rows_are_their_public_routes) {
         memset(w, 0, sizeof *w);
         halo_case_random(&w->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         w->seed = seed;
-        w->dtype = (lierne_dtype)(seed % 8);
+        w->dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + seed % 8);
         w->stride = seed % 3 ? HALO_WIDTH + (int64_t)(seed % 3) : 0;
         w->accumulate = seed % 4 == 3;
         compare_all(w);

@@ -33,7 +33,7 @@ static void add(lierne_schedule *s, lierne_operation_kind kind, int group, int64
     int index;
     o.kind = kind;
     o.group = group;
-    o.count = count;
+    o.count = count, o.dtype = LIERNE_DTYPE_F32;
     o.tag = kind == LIERNE_OPERATION_ALL_TO_ALL ? "ep" : "";
     o.name = names[kind];
     NOTE(shared, lierne_schedule_add_operation(&index, s, &o) == LIERNE_OK);

@@ -158,7 +158,7 @@ Test(schedule, other_ranks_of_one_uid_and_a_lost_message_are_named) {
             lierne_operation_spec o =
                 operation(r ? LIERNE_OPERATION_RECV : LIERNE_OPERATION_SEND, g, "pp");
             o.peer = 1 - r;
-            o.count = 4 + (r == 1 && wrong == 2);
+            o.dtype = LIERNE_DTYPE_F32, o.count = 4 + (r == 1 && wrong == 2);
             if (!(r == 1 && wrong == 3)) {
                 add(s[r], o);
             }
@@ -250,7 +250,7 @@ static lierne_schedule *record_all(void) {
                                             : k % 2 ? g
                                                     : one,
                                             all_to_all ? "ep" : "x-y.z_1");
-        o.count = k, o.dtype = (lierne_dtype)(k % 4), o.held = k % 3 == 0;
+        o.count = k, o.dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + k % 4), o.held = k % 3 == 0;
         o.root = k == LIERNE_OPERATION_BROADCAST ? 5 : 0;
         o.peer = k == LIERNE_OPERATION_SEND || k == LIERNE_OPERATION_RECV ? 7 : 0;
         o.after = after, o.nafter = k < 2 ? 0 : 2;

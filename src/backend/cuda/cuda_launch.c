@@ -7,7 +7,8 @@
 
 cudaError_t lierne_kernel_launch(const lierne_task_table *table, const lierne_task_call *call,
                                  const lierne_kernel_tasks *tasks, cudaStream_t stream) {
-    int number = tasks->dtype == LIERNE_NO_SUMS ? LIERNE_TASK_KERNELS - 1 : tasks->dtype;
+    int number =
+        tasks->dtype == LIERNE_NO_SUMS ? LIERNE_TASK_KERNELS - 1 : tasks->dtype - LIERNE_DTYPE_F64;
     const dim3 blocks = {tasks->tiles < BLOCKS ? (unsigned)tasks->tiles : BLOCKS, 1, 1};
     const dim3 threads = {LIERNE_KERNEL_THREADS, 1, 1};
     void *arguments[] = {(void *)table, (void *)call, (void *)&tasks->first, (void *)&tasks->end,

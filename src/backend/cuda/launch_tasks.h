@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* In kernels/: what cudaLaunchKernel takes. Those of tasks by lierne_dtype, then the one for
- * launches without sums. */
+/* In kernels/: what cudaLaunchKernel takes. Those of tasks by lierne_dtype from F64 on, then the
+ * one for launches without sums. */
 #define LIERNE_KERNEL_THREADS 256 /* of a block */
 #define LIERNE_TASK_KERNELS   9
 extern const void *const lierne_task_kernels[LIERNE_TASK_KERNELS];

@@ -1,4 +1,5 @@
 /* Checking specs, and what ranks compare before a plan exists. */
+#include "layout/layout.h"
 #include "plan/collective/collective.h"
 
 #include <stdio.h>
@@ -111,10 +112,7 @@ static lierne_status check_reduction(const lierne_collective *spec, int rank) {
 
 static lierne_status check_values(const lierne_team *team, const lierne_collective *spec,
                                   int rank) {
-    if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
-                           rank, (int)spec->dtype);
-    }
+    LIERNE_TRY(lierne_check_dtype(spec->dtype, rank));
     if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d",
                            rank, spec->max_inflight, LIERNE_MAX_INFLIGHT);

@@ -3,6 +3,7 @@
  * The reference checks almost nothing; a bad list there silently overwrites owned rows. So every
  * class of mistake has a status of its own. Classes are checked one after another, because later
  * checks rely on earlier ones: with a negative count any other message would be misleading. */
+#include "layout/layout.h"
 #include "plan/halo/halo.h"
 
 #define SWAP_FAIL(status, ...) LIERNE_FAIL(status, "rank %d swap %d: " __VA_ARGS__)
@@ -14,10 +15,7 @@ static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
                            "or at least width",
                            rank, (long long)spec->width, (long long)spec->stride);
     }
-    if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
-                           rank, (int)spec->dtype);
-    }
+    LIERNE_TRY(lierne_check_dtype(spec->dtype, rank));
     if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d",
                            rank, spec->max_inflight, LIERNE_MAX_INFLIGHT);

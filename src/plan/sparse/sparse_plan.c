@@ -5,6 +5,7 @@
  * sends. Between two collective steps a rank may fail alone (a row that it does not have, no
  * memory). It then keeps the failure and takes part in the remaining steps, so that no rank waits
  * for it; the last step returns the failure on every rank. */
+#include "layout/layout.h"
 #include "plan/sparse/sparse_saved_spec.h"
 
 #include <math.h>
@@ -43,10 +44,7 @@ static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank)
                            "1, stride 0 or at least width",
                            rank, (long long)p->width, (long long)p->stride);
     }
-    if (lierne_dtype_size(p->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
-                           rank, (int)p->dtype);
-    }
+    LIERNE_TRY(lierne_check_dtype(p->dtype, rank));
     if (p->max_inflight < 0 || p->max_inflight > LIERNE_MAX_INFLIGHT) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d",
                            rank, p->max_inflight, LIERNE_MAX_INFLIGHT);
