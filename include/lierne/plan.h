@@ -211,7 +211,8 @@ LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const li
  * request may be in flight, and no coalesced plans may hold the plan. The memory of the plan is
  * reused: from the third call on, a shape that is no larger than those before allocates neither
  * scratch nor staging memory. If any rank fails, every rank gets the same error and keeps the
- * old shape. Errors: INVALID (NULL; a plan of another kind, or with a row map or variable_rows;
+ * old shape. A row map stays, with the sizes of the axes that it indexes. Errors: INVALID (NULL; a
+ * plan of another kind, or with variable_rows; another size of an axis that a row map indexes;
  * counts that do not add up to the new size; a shape that the creating function rejects),
  * INDIVISIBLE, BUSY, MISMATCH, OVERFLOW, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape);

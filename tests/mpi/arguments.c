@@ -376,7 +376,7 @@ static lierne_status shape_of_rows(bool bad) {
     return lierne_plan_update_shape(bad ? pairs : reshaped, shape);
 }
 static lierne_status shape_with_a_map(bool bad) {
-    const int64_t shape[3] = {SAMPLES * test_world, MOST, WIDTH};
+    const int64_t shape[3] = {SAMPLES * test_world, MOST + bad, WIDTH};
     return lierne_plan_update_shape(bad ? mapped : reshaped, shape);
 }
 static lierne_status graph_into_nothing(bool bad) {
@@ -478,7 +478,7 @@ static const struct {
     CASE(redistribute_nothing, "spec is NULL"),
     CASE(shape_by_nothing, "shape is NULL"),
     CASE(shape_of_rows, "must be bridge or redistribute"),
-    CASE(shape_with_a_map, "has a row map"),
+    CASE(shape_with_a_map, "the row map has"),
     CASE(graph_into_nothing, "out is NULL"),
     CASE(pairs_into_nothing, "out is NULL"),
     CASE(halo_into_nothing, "out is NULL"),

@@ -7,6 +7,8 @@
 #include "plan/redistribute/redistribute.h"
 #include "plan/spec_table.h"
 
+#include <string.h>
+
 /* Both grids lie on the context's world, and all their ranks are its members. */
 static lierne_status check_ranks(const lierne_context *context, const lierne_bridge_spec *spec) {
     if (lierne_grid_get_world_size(spec->src) != context->members.world) {
@@ -78,8 +80,6 @@ static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 
 /* Every rank's spec must have these. */
 static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
-    int s = spec->sequence_axis;
-    size_t rows = s < 0 ? 0 : (size_t)(spec->shape[spec->batch_axis] * spec->shape[s]);
     lierne_plan_fields_add(f, "lierne_plan_create_bridge", 0);
     lierne_plan_fields_add_grid(f, "src", spec->src);
     lierne_plan_fields_add_grid(f, "dst", spec->dst);
@@ -89,7 +89,8 @@ static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
     }
     add_counts(f, "src_counts", spec->src, spec->src_counts);
     add_counts(f, "dst_counts", spec->dst, spec->dst_counts);
-    lierne_plan_fields_add_list(f, "row_owner", LIERNE_ITEM_I32, spec->row_owner, rows);
+    lierne_plan_fields_add_list(f, "row_owner", LIERNE_ITEM_I32, spec->row_owner,
+                                lierne_bridge_map_size(spec));
     add_placements(f, "src", spec->src, spec->src_placements);
     add_placements(f, "dst", spec->dst, spec->dst_placements);
 }
@@ -137,6 +138,28 @@ static lierne_status fill_variable(lierne_context *context, const lierne_bridge_
     return status;
 }
 
+/* Whether a plan can have another shape: its row map, and its rows of samples, are for this one. */
+static lierne_status check_shape(const lierne_bridge_saved_spec *old, int rank,
+                                 const int64_t *shape) {
+    const lierne_bridge_spec *spec = &old->spec;
+    const int axes[2] = {spec->batch_axis, spec->sequence_axis};
+    if (old->variable) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the plan has variable rows of its shape: make a new plan",
+                           rank);
+    }
+    for (int i = 0; spec->gradient_owner == LIERNE_GRADIENT_OWNER_ROWS && i < 2; i++) {
+        if (shape[axes[i]] != spec->shape[axes[i]]) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "rank %d: axis %d of shape is %lld, the row map has %lld: make a "
+                               "new plan",
+                               rank, axes[i], (long long)shape[axes[i]],
+                               (long long)spec->shape[axes[i]]);
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* Fills the parts of a plan of another shape, with a saved spec of its own. */
 static lierne_status reshape(const lierne_saved_spec *saved, lierne_context *context,
                              const int64_t *shape, lierne_plan_parts *parts) {
@@ -144,11 +167,7 @@ static lierne_status reshape(const lierne_saved_spec *saved, lierne_context *con
     lierne_bridge_saved_spec *next;
     lierne_bridge_sides sides = {0};
     lierne_bridge_spec spec = old->spec;
-    if (old->variable || spec.gradient_owner == LIERNE_GRADIENT_OWNER_ROWS) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "rank %d: the plan has %s of its shape: make a new plan", context->rank,
-                           old->variable ? "variable rows" : "a row map");
-    }
+    LIERNE_TRY(check_shape(old, context->rank, shape));
     spec.shape = shape;
     lierne_status status = fill(context, &spec, &sides, parts);
     lierne_bridge_sides_destroy(&sides);
@@ -216,22 +235,19 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
 }
 
 /* Plans again with another map. */
-static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owner,
-                                lierne_bridge_sides *sides, lierne_plan_parts *parts,
-                                lierne_plan_fields *fields) {
-    const lierne_bridge_saved_spec *saved =
-        (const lierne_bridge_saved_spec *)lierne_plan_saved_spec(plan,
-                                                                 lierne_bridge_saved_spec_destroy);
+static lierne_status fill_again(const lierne_plan *plan, const lierne_bridge_saved_spec *saved,
+                                const int32_t *row_owner, lierne_bridge_sides *sides,
+                                lierne_plan_parts *parts, lierne_plan_fields *fields) {
     if (!saved || !row_owner || saved->spec.gradient_owner != LIERNE_GRADIENT_OWNER_ROWS) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", lierne_plan_context(plan)->rank,
                            row_owner ? "the plan has no row map" : "row_owner is NULL");
     }
     lierne_bridge_spec spec = saved->spec;
-    size_t rows = (size_t)(spec.shape[spec.batch_axis] * spec.shape[spec.sequence_axis]);
     spec.row_owner = row_owner;
     lierne_plan_fields_add(fields, "lierne_plan_update_rows", 0);
     lierne_plan_fields_add(fields, "plan", lierne_plan_number(plan));
-    lierne_plan_fields_add_list(fields, "row_owner", LIERNE_ITEM_I32, row_owner, rows);
+    lierne_plan_fields_add_list(fields, "row_owner", LIERNE_ITEM_I32, row_owner,
+                                lierne_bridge_map_size(&spec));
     LIERNE_TRY(lierne_plan_check_changeable(plan));
     return fill(lierne_plan_context(plan), &spec, sides, parts);
 }
@@ -243,7 +259,12 @@ lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owne
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
-    lierne_status status = fill_again(plan, row_owner, &sides, &parts, &fields);
+    lierne_bridge_saved_spec *saved =
+        (lierne_bridge_saved_spec *)lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
+    lierne_status status = fill_again(plan, saved, row_owner, &sides, &parts, &fields);
     lierne_bridge_sides_destroy(&sides);
-    return lierne_plan_replace(plan, status, &parts, fields.at, fields.count);
+    LIERNE_TRY(lierne_plan_replace(plan, status, &parts, fields.at, fields.count));
+    memcpy(saved->row_owner, row_owner,
+           lierne_bridge_map_size(&saved->spec) * sizeof *saved->row_owner);
+    return LIERNE_OK;
 }

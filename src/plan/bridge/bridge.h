@@ -54,7 +54,7 @@ void lierne_bridge_counts_destroy(lierne_bridge_counts *counts);
 void lierne_bridge_counts_measure(lierne_bridge_counts *counts, lierne_plan_side *forward,
                                   lierne_plan_side *adjoint);
 
-/* What a plan of a bridge keeps: its spec, with copies of all that it points to but the row map. */
+/* What a plan of a bridge keeps: its spec, with copies of all that it points to. */
 typedef struct lierne_bridge_saved_spec {
     lierne_saved_spec base;
     lierne_bridge_spec spec;
@@ -63,8 +63,11 @@ typedef struct lierne_bridge_saved_spec {
     int64_t shape[3];
     int64_t *counts[2]; /* of source and destination, or NULL */
     lierne_placement *placements[2];
+    int32_t *row_owner;             /* or NULL */
     lierne_bridge_counts *variable; /* with variable rows */
 } lierne_bridge_saved_spec;
+/* Entries of a row map; 0 of a tensor without rows. */
+size_t lierne_bridge_map_size(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out,
                                               const lierne_bridge_spec *spec);
 void lierne_bridge_saved_spec_destroy(lierne_saved_spec *saved);

@@ -1,9 +1,14 @@
 /* A copy of a bridge's spec that lives as long as its plan, for planning again with another row map
  * or another shape. The caller may free its grids and arrays after planning, so everything is
- * copied; the map itself is not, since planning again brings the next one. */
+ * copied. */
 #include "plan/bridge/bridge.h"
 
 #include <string.h>
+
+size_t lierne_bridge_map_size(const lierne_bridge_spec *spec) {
+    int s = spec->sequence_axis;
+    return s < 0 ? 0 : (size_t)(spec->shape[spec->batch_axis] * spec->shape[s]);
+}
 
 /* *out = a copy of n items, NULL for none. */
 static lierne_status copy_items(void *out, const void *items, size_t n, size_t size) {
@@ -31,6 +36,8 @@ static lierne_status fill(lierne_bridge_saved_spec *r, const lierne_bridge_spec 
     memcpy(r->shape, spec->shape, (size_t)spec->naxes * sizeof *r->shape);
     LIERNE_TRY(copy_side(r, 0, spec->src, spec->src_counts, spec->src_placements));
     LIERNE_TRY(copy_side(r, 1, spec->dst, spec->dst_counts, spec->dst_placements));
+    LIERNE_TRY(copy_items(&r->row_owner, spec->row_owner, lierne_bridge_map_size(spec),
+                          sizeof *spec->row_owner));
     r->spec.src = r->src;
     r->spec.dst = r->dst;
     r->spec.shape = r->shape;
@@ -38,7 +45,7 @@ static lierne_status fill(lierne_bridge_saved_spec *r, const lierne_bridge_spec 
     r->spec.dst_counts = r->counts[1];
     r->spec.src_placements = r->placements[0];
     r->spec.dst_placements = r->placements[1];
-    r->spec.row_owner = NULL;
+    r->spec.row_owner = r->row_owner;
     return LIERNE_OK;
 }
 
@@ -64,5 +71,6 @@ void lierne_bridge_saved_spec_destroy(lierne_saved_spec *saved) {
         lierne_mem_free(r->counts[side]);
         lierne_mem_free(r->placements[side]);
     }
+    lierne_mem_free(r->row_owner);
     lierne_mem_free(r);
 }
