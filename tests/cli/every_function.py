@@ -430,7 +430,7 @@ def hang_functions():
         x, y, text = array(ctypes.c_float, 3), array(ctypes.c_float, 0), P()
         ok(L.lierne_plan_forward(plan, y, x, None))
         ok(L.lierne_context_get_trace(ref(text), context))
-        check(b'"forward 0"' in ctypes.string_at(text), "a trace of calls")
+        check(b'"forward 0 of plan 0"' in ctypes.string_at(text), "a trace of calls")
         L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
         ok(L.lierne_context_destroy_all(context))
         [name] = os.listdir(folder)
