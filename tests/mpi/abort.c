@@ -5,6 +5,7 @@
  * with what was made from it. With the argument "apart", each rank is a node of its own. */
 #include "mpi/common.h"
 
+#include "lierne/collective.h"
 #include "lierne/group.h"
 
 #include <stdio.h>
@@ -103,6 +104,52 @@ static void aborts(int who, waiting where) {
     CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
 }
 
+/* This rank's plan with the next one; the other ranks' plans are made, too. */
+static lierne_plan *plan_with_next(lierne_context *context) {
+    lierne_plan *own = NULL;
+    for (int first = 0; first < test_world - 1; first++) {
+        int ranks[2] = {first, first + 1};
+        lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                       .count = ROW,
+                                       .dtype = LIERNE_DTYPE_F32,
+                                       .ranks = ranks,
+                                       .nranks = 2};
+        lierne_plan *plan;
+        CHECK(lierne_plan_create_all_reduce(&plan, context, &spec) == LIERNE_OK, "%s",
+              lierne_last_error());
+        own = first == test_rank ? plan : own;
+    }
+    return own;
+}
+
+/* Each rank waits for the next one only, which has given up with the error of the one after it: the
+ * last rank's error is told once, as the last rank's. */
+static void passes_on(void) {
+    setup s = open_setup();
+    lierne_plan *plan = plan_with_next(s.context);
+    int last = test_world - 1;
+    char cause[64];
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (test_rank == last) {
+        CHECK(lierne_context_abort(s.context, LIERNE_ERR_IO, "the disk is full") == LIERNE_OK,
+              "abort");
+    } else {
+        MPI_Recv(NULL, 0, MPI_BYTE, test_rank + 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        lierne_status status = lierne_plan_forward(plan, s.out, s.in, NULL);
+        const char *text = lierne_last_error(), *told;
+        snprintf(cause, sizeof cause, "rank %d gave up: lierne_context_abort: the disk", last);
+        CHECK(status == LIERNE_ERR_IO, "%s: %s", lierne_status_name(status), text);
+        told = strstr(text, cause);
+        CHECK(told && strstr(text, "gave up") == strstr(told, "gave up") &&
+                  !strstr(told + strlen(cause), "gave up"),
+              "%s", text);
+    }
+    if (test_rank > 0) {
+        MPI_Send(NULL, 0, MPI_BYTE, test_rank - 1, 0, MPI_COMM_WORLD);
+    }
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+}
+
 static void arguments(void) {
     setup s = open_setup();
     CHECK(lierne_context_abort(NULL, LIERNE_ERR_INVALID, "x") == LIERNE_ERR_INVALID, "no context");
@@ -170,5 +217,6 @@ int main(int argc, char **argv) {
         aborts(0, where);
         aborts(test_world - 1, where);
     }
+    passes_on();
     return test_finish();
 }

@@ -289,4 +289,39 @@ Test(handles, an_error_that_is_passed_on_names_its_first_rank) {
     passes_on(5, "rank 7 gave up: X (reported by ranks 2 and 0)",
               "rank 7 gave up: X (reported by ranks 2 and 0)");
     passes_on(3, "rank 7: X", "rank 3 gave up: rank 7: X");
+    passes_on(2, "lierne_plan_adjoint: rank 7 gave up: lierne_plan_forward: X",
+              "rank 7 gave up: lierne_plan_forward: X (reported by rank 2)");
+    passes_on(3, "lierne_plan_forward: X", "rank 3 gave up: lierne_plan_forward: X");
+}
+
+/* Rank r waits for rank r + 1 only, and the last one for none: it gives up. */
+Test(handles, an_error_that_travels_along_ranks_is_told_once) {
+    enum { N = 4 };
+    lierne_sim *sim;
+    lierne_plan *plans[N - 1];
+    float in[2] = {1, 2}, out[2];
+    cr_assert_eq(lierne_sim_create(&sim, N, NULL), LIERNE_OK);
+    for (int pair = 0; pair < N - 1; pair++) {
+        int ranks[2] = {pair, pair + 1};
+        lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                       .count = 2,
+                                       .dtype = LIERNE_DTYPE_F32,
+                                       .ranks = ranks,
+                                       .nranks = 2};
+        for (int r = 0; r < N; r++) {
+            lierne_plan *plan;
+            cr_assert_eq(lierne_plan_create_all_reduce(&plan, lierne_sim_get_context(sim, r),
+                                                       &spec),
+                         LIERNE_OK, "%s", lierne_last_error());
+            plans[pair] = r == pair ? plan : plans[pair];
+        }
+    }
+    lierne_context_abort(lierne_sim_get_context(sim, N - 1), LIERNE_ERR_IO, "the disk is full");
+    for (int r = N - 2; r >= 0; r--) {
+        cr_assert_eq(lierne_plan_forward(plans[r], out, in, NULL), LIERNE_ERR_IO);
+    }
+    cr_assert_str_eq(lierne_last_error(),
+                     "lierne_plan_forward: rank 3 gave up: lierne_context_abort: the disk is full "
+                     "(reported by ranks 2 and 1)");
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
 }

@@ -10,7 +10,9 @@
  * late; the data is correct nevertheless if the caller keeps the buffers, as lierne/context.h
  * requires. The notice goes to the ranks that this one has exchanged messages with and to the ranks
  * at distances of a power of two. These receive it while they wait in a collective call and give up
- * too, so all ranks learn of it although none sends to every rank of a large world. */
+ * too, so all ranks learn of it although none sends to every rank of a large world. Of several
+ * notices the first one has the message, with the rank that sent it: the others follow from it, and
+ * memory for one of each rank would be as long as the world. */
 #include "backend/mpi/mpi_state.h"
 
 #include <stdio.h>
@@ -36,6 +38,7 @@ static void receive_notices(lierne_mpi_state *m) {
            MPI_Test(&m->listening, &arrived, &status) == MPI_SUCCESS && arrived) {
         if (!m->any_notice) {
             m->first_notice = m->notice;
+            m->first_source = status.MPI_SOURCE;
         }
         m->any_notice = true;
         m->gave_up[status.MPI_SOURCE] = m->notice.status;
@@ -54,13 +57,14 @@ bool lierne_mpi_any_gave_up(void *state) {
 lierne_status lierne_mpi_gave_up(void *state, int peer) {
     const lierne_mpi_state *m = state;
     lierne_status status = LIERNE_OK;
-    const char *message = m->first_notice.message;
+    const char *message = "";
     if (m->flags && m->flag[peer] >= 0) {
         status = lierne_abort_flags_get(m->flags, m->flag[peer], &message);
     }
-    if (status == LIERNE_OK && m->any_notice) {
-        status = (lierne_status)m->gave_up[peer];
+    if (status == LIERNE_OK && m->any_notice && m->gave_up[peer] != LIERNE_OK) {
+        status = (lierne_status)m->first_notice.status;
         message = m->first_notice.message;
+        peer = m->first_source;
     }
     return status == LIERNE_OK ? LIERNE_OK
                                : lierne_control_gave_up(status, lierne_mpi_name(m, peer), message);

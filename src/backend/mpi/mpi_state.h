@@ -55,6 +55,7 @@ typedef struct lierne_mpi_state {
     MPI_Request listening;
     lierne_notice notice; /* the last one received */
     lierne_notice first_notice;
+    int first_source;
     lierne_notice own_notice;
     bool any_notice;
     int *gave_up;                  /* per rank: the status of its notice */

@@ -6,10 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-lierne_status lierne_control_gave_up(lierne_status status, int rank, const char *message) {
+/* The message without the public function that failed on the rank that gave up. */
+static const char *skip_call(const char *message) {
+    const char *text = strncmp(message, "lierne_", 7) == 0 ? strstr(message, ": ") : NULL;
+    return text ? text + 2 : message;
+}
+
+lierne_status lierne_control_gave_up(lierne_status status, int rank, const char *own) {
+    const char *message = skip_call(own);
     int first, second, end = 0;
     if (sscanf(message, "rank %d gave up: %n", &first, &end) != 1 || end == 0) {
-        return LIERNE_FAIL(status, "rank %d gave up: %s", rank, message);
+        return LIERNE_FAIL(status, "rank %d gave up: %s", rank, own);
     }
     const char *reported = strstr(message, " (reported by rank");
     if (!reported) {
