@@ -168,8 +168,10 @@ LIERNE_API lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists,
 LIERNE_API lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan);
 /* Creates a plan from such texts, each rank from its own. length: bytes of text, without a
  * terminating zero. Collective, as planning. Needs time and memory in proportion to the texts,
- * whatever counts they contain. Errors: SYNTAX (line and column), INVALID (NULL, keys and their
- * values; line and column), and those of planning. */
+ * whatever counts they contain: a rank's rows (ghosts; owned rows with ALL_GATHER; rows that swaps
+ * send) times their bytes times max_inflight may be 1 MiB for each byte of its text, and 1 GiB for
+ * a short one. Errors: SYNTAX (line and column), INVALID (NULL, keys and their values; line and
+ * column), OVERFLOW (more than that), and those of planning. */
 LIERNE_API lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context,
                                                  const char *text, size_t length);
 

@@ -93,6 +93,26 @@ lierne_status lierne_plan_reader_get_dtype(const lierne_plan_reader *r, lierne_d
     return lierne_dtype_parse(out, lierne_json_string(node));
 }
 
+/* What is negative, planning rejects. */
+lierne_status lierne_plan_reader_check_rows(const lierne_plan_reader *r, int64_t rows,
+                                            int64_t width, lierne_dtype dtype, int max_inflight) {
+    int64_t most = (int64_t)r->length, bytes = 0, inflight = max_inflight ? max_inflight : 1;
+    most = most > INT64_MAX / LIERNE_PLAN_BYTES_PER_BYTE ? INT64_MAX
+                                                         : most * LIERNE_PLAN_BYTES_PER_BYTE;
+    most = most > LIERNE_PLAN_LEAST_BYTES ? most : LIERNE_PLAN_LEAST_BYTES;
+    bool fits = lierne_mul_i64(rows, width, &bytes) && lierne_mul_i64(bytes, inflight, &bytes) &&
+                lierne_mul_i64(bytes, (int64_t)lierne_dtype_size(dtype), &bytes);
+    if (rows < 0 || width < 0 || inflight < 0 || (fits && bytes <= most)) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
+                       "%lld rows of width %lld and max_inflight %d take %lld bytes%s, more than "
+                       "%lld, the limit for a text of %zu bytes",
+                       (long long)rows, (long long)width, max_inflight,
+                       (long long)(fits ? bytes : INT64_MAX), fits ? "" : " or more",
+                       (long long)most, r->length);
+}
+
 lierne_status lierne_plan_reader_find_list(const lierne_plan_reader *r, const char *key, int64_t n,
                                            const lierne_json_node **list) {
     LIERNE_TRY(lierne_plan_reader_find(r, key, LIERNE_JSON_ARRAY, list));
@@ -114,6 +134,7 @@ lierne_status lierne_plan_reader_get_list(const lierne_plan_reader *r, const cha
 
 lierne_status lierne_plan_reader_open(lierne_plan_reader *r, const char *text, size_t length) {
     LIERNE_TRY(lierne_check_set(text, "text"));
+    r->length = length;
     lierne_status status = lierne_json_parse(&r->doc, text, length);
     if (status == LIERNE_ERR_SYNTAX) {
         const lierne_json_fault *fault = &r->doc.fault;

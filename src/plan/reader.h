@@ -10,7 +10,13 @@
 typedef struct lierne_plan_reader {
     lierne_json doc;
     const lierne_json_node *root;
+    size_t length; /* of the text */
 } lierne_plan_reader;
+
+/* What a text may ask memory for, rows times width times requests: so many bytes for each of its
+ * own, and at least the other number. */
+#define LIERNE_PLAN_BYTES_PER_BYTE (INT64_C(1) << 20)
+#define LIERNE_PLAN_LEAST_BYTES    (INT64_C(1) << 30)
 
 /* Parses a text that must be an object. The reader is to be closed in each case. */
 lierne_status lierne_plan_reader_open(lierne_plan_reader *reader, const char *text, size_t length);
@@ -47,6 +53,10 @@ lierne_status lierne_plan_reader_find_list(const lierne_plan_reader *reader, con
                                            int64_t n, const lierne_json_node **list);
 lierne_status lierne_plan_reader_get_list(const lierne_plan_reader *reader, const char *key,
                                           int64_t n, int64_t **out);
+
+/* OVERFLOW where the rows that a plan moves may take more memory than its text may ask for. */
+lierne_status lierne_plan_reader_check_rows(const lierne_plan_reader *reader, int64_t rows,
+                                            int64_t width, lierne_dtype dtype, int max_inflight);
 
 /* How plans of one kind are read. The planners define them. */
 typedef struct lierne_plan_format {

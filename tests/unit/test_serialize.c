@@ -46,6 +46,14 @@ static const fault faults[] = {
     {graph, "[1,2]}", "[1,3]}", LIERNE_ERR_INDEX_RANGE, "entry 1 of remote_edge_idx is 3"},
     {graph, "[1,2]}", "[1,true]}", LIERNE_ERR_INVALID, "remote_edge_idx must be an integer"},
     {graph, "[0,2],", "[0,3],", LIERNE_ERR_INDEX_RANGE, "row 3"},
+    {graph, "\"width\": 1, \"stride\": 1", "\"width\": 100000000, \"stride\": 0",
+     LIERNE_ERR_OVERFLOW,
+     "2 rows of width 100000000 and max_inflight 1 take 1600000000 bytes, more than 1073741824"},
+    {halo, "\"width\": 1, \"stride\": 1", "\"width\": 100000000, \"stride\": 0",
+     LIERNE_ERR_OVERFLOW,
+     "4 rows of width 100000000 and max_inflight 1 take 3200000000 bytes, more than 1073741824"},
+    {graph, "\"width\": 1, \"stride\": 1", "\"width\": 1000000000000000000, \"stride\": 0",
+     LIERNE_ERR_OVERFLOW, "take 9223372036854775807 bytes or more"},
     {graph, "[0,2],", "[1,2],", LIERNE_ERR_PEER_RANGE, "ghost 0 is of rank 1"},
     {graph, "[0,2],", "[4294967296,2],", LIERNE_ERR_INVALID, "fits 32 bits"},
     {graph, "[0,2],", "[0],", LIERNE_ERR_INVALID, "an array of [rank, row]"},
@@ -127,6 +135,33 @@ static void change(char *to, size_t size, const char *text, const char *right, c
     const char *at = strstr(text, right);
     cr_assert(at && !strstr(at + 1, right), "%s is there once", right);
     snprintf(to, size, "%.*s%s%s", (int)(at - text), text, wrong, at + strlen(right));
+}
+
+/* What messages take is bounded by the text too: rows, width and requests in flight multiply. */
+Test(serialize, a_text_bounds_the_memory_of_its_plan) {
+    static const char references[] =
+        "{\"kind\": \"references\", \"dtype\": \"u8\", \"width\": 1000000, \"stride\": 0, "
+        "\"algorithm\": \"direct\", \"accumulate\": false, \"combined\": false, \"keep_ghosts\": "
+        "false, \"max_inflight\": 1, \"nowned\": 3000, \"root\": [[0,4],[0,1],[0,4]]}";
+    char text[1024], longer[8192];
+    lierne_sim *sim;
+    lierne_plan *plan;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    cr_expect_eq(read_text(&plan, sim, references), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    change(text, sizeof text, references, "direct", "all_gather");
+    cr_expect_eq(read_text(&plan, sim, text), LIERNE_ERR_OVERFLOW, "all owned rows are gathered");
+    change(text, sizeof text, references, "1000000", "10000000");
+    change(longer, sizeof longer, text, "\"max_inflight\": 1", "\"max_inflight\": 64");
+    cr_expect_eq(read_text(&plan, sim, longer), LIERNE_ERR_OVERFLOW);
+    cr_expect(strstr(lierne_last_error(), "max_inflight 64"), "%s", lierne_last_error());
+    size_t n = strlen(longer);
+    memset(longer + n, ' ', 2000); /* 1920000000 bytes, and 1 MiB for each of the text */
+    longer[n + 2000] = '\0';
+    cr_expect_eq(read_text(&plan, sim, longer), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    cr_expect_eq(lierne_mem_live(), 0);
 }
 
 /* Time and memory are in proportion to the text, not to the counts in it: rows that the text does

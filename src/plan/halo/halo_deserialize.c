@@ -78,6 +78,15 @@ static lierne_status read_swaps(contents *s, const lierne_plan_reader *r) {
     return LIERNE_OK;
 }
 
+/* The rows that messages contain. That every rank receives as many as are sent, planning checks. */
+static lierne_status check_rows(const lierne_halo_spec *h, const lierne_plan_reader *r) {
+    int64_t rows = h->nghost;
+    for (int s = 0; s < h->nswap; s++) {
+        rows = lierne_add_i64(rows, h->sendnum[s], &rows) ? rows : INT64_MAX;
+    }
+    return lierne_plan_reader_check_rows(r, rows, h->width, h->dtype, h->max_inflight);
+}
+
 static lierne_status read(void **spec, const lierne_plan_reader *r) {
     contents *s;
     LIERNE_TRY(lierne_alloc(&s, 1, sizeof *s));
@@ -85,7 +94,8 @@ static lierne_status read(void **spec, const lierne_plan_reader *r) {
     lierne_halo_spec *h = &s->spec;
     h->size = sizeof *h;
     LIERNE_TRY(lierne_spec_table_read(&lierne_halo_table, h, r));
-    return read_swaps(s, r);
+    LIERNE_TRY(read_swaps(s, r));
+    return check_rows(h, r);
 }
 
 static lierne_status create(lierne_plan **out, lierne_context *context, void *spec) {

@@ -119,12 +119,23 @@ static lierne_status check_graph(const contents *s) {
     return check_range("remote_edge_idx", g->remote_edges, g->nremote_edges, g->nedges);
 }
 
+/* Where all owned rows are gathered, they are received; AUTO gathers no more than it needs. */
+static lierne_status check_rows(const lierne_references_spec *p, const lierne_plan_reader *r) {
+    int64_t rows = p->nghosts;
+    if (p->algorithm == LIERNE_GRAPH_ALGORITHM_ALL_GATHER &&
+        !lierne_add_i64(rows, p->nowned, &rows)) {
+        rows = INT64_MAX;
+    }
+    return lierne_plan_reader_check_rows(r, rows, p->width, p->dtype, p->max_inflight);
+}
+
 static lierne_status fill_references(contents *s, const lierne_plan_reader *r) {
     lierne_references_spec *p = &s->forest.references;
     p->size = sizeof *p;
     s->forest.nrows = -1;
     LIERNE_TRY(lierne_spec_table_read(&lierne_references_table, p, r));
-    return read_roots(s, r);
+    LIERNE_TRY(read_roots(s, r));
+    return check_rows(p, r);
 }
 
 static lierne_status read_references(void **spec, const lierne_plan_reader *r) {
