@@ -159,8 +159,8 @@ LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_
  * message for each message of data, and one agreement of all ranks. If any rank fails, every rank
  * gets the same error and keeps the old counts. Errors: INVALID (NULL, not such a plan, a count out
  * of range), BUSY, TIMEOUT, PEER_FAILED, TRANSPORT (different counts from ranks of one dp rank are
- * found when data arrives); NO_MEMORY (only of a transport that connects messages in planning: the
- * context is dead). */
+ * found when data arrives); NO_MEMORY (in a simulated world, where a transport connects messages in
+ * planning, and where a device records its work: the context is dead). */
 LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows);
 
 /* Makes all checks of lierne_plan_create_bridge that need no context. Pure, not collective. Errors:

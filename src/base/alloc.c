@@ -40,8 +40,15 @@ bool lierne_add_i64(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
 
+/* An array of none has an address, too. */
+static size_t at_least_one(size_t n) {
+    return n ? n : 1;
+}
+
 lierne_status lierne_alloc(void *out, size_t count, size_t size) {
-    void *ptr = must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1);
+    count = at_least_one(count);
+    size = at_least_one(size);
+    void *ptr = must_fail() ? NULL : calloc(count, size);
     memcpy(out, &ptr, sizeof ptr);
     if (!ptr) {
         return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu items of %zu bytes", count,
@@ -60,7 +67,9 @@ lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
     void *old, *grown = NULL;
     size_t bytes;
     memcpy(&old, ptr, sizeof old);
-    if (lierne_mul_size(count ? count : 1, size ? size : 1, &bytes) && !must_fail()) {
+    count = at_least_one(count);
+    size = at_least_one(size);
+    if (lierne_mul_size(count, size, &bytes) && !must_fail()) {
         grown = realloc(old, bytes);
     }
     if (!grown) {

@@ -145,3 +145,16 @@ Test(base, a_process_that_was_stopped_may_look_again) {
     cr_assert(!lierne_deadline_passed(&d, 204.9));
     cr_assert(lierne_deadline_passed(&d, 300), "only once");
 }
+
+Test(base, an_error_says_what_was_allocated) {
+    void *memory = NULL;
+    lierne_mem_fail_at(1);
+    cr_expect_eq(lierne_alloc(&memory, 0, 64), LIERNE_ERR_NO_MEMORY);
+    cr_expect(strstr(lierne_last_error(), "no memory for 1 items of 64 bytes"), "%s",
+              lierne_last_error());
+    lierne_mem_fail_at(1);
+    cr_expect_eq(lierne_realloc(&memory, 0, 8), LIERNE_ERR_NO_MEMORY);
+    cr_expect(strstr(lierne_last_error(), "no memory for 1 items of 8 bytes"), "%s",
+              lierne_last_error());
+    lierne_mem_fail_at(0);
+}

@@ -285,3 +285,37 @@ Test(plan, the_same_on_a_device) {
     cr_assert_eq(shared, 0, "%d pieces of shared memory are left", shared);
     cr_assert_geq(ever_shared, 2 * (8 + 8 + 8 + 4 + 6 + 8 + 8));
 }
+
+/* Every allocation of an update that can fail where no transport connects messages: the error says
+ * how much was asked for, and the next update works. */
+static void update_without(lierne_context *context, const lierne_bridge_spec *spec) {
+    const int64_t rows[2] = {2, 1};
+    lierne_plan *plan;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    cr_assert_eq(lierne_plan_create_bridge(&plan, context, spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    for (size_t k = 1; status != LIERNE_OK; k++) {
+        lierne_mem_fail_at(k);
+        status = lierne_plan_update_counts(plan, rows);
+        lierne_mem_fail_at(0);
+        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY, "%s", lierne_last_error());
+        cr_expect(status == LIERNE_OK || !strstr(lierne_last_error(), " 0 items"), "%s",
+                  lierne_last_error());
+        cr_assert_eq(lierne_plan_update_counts(plan, rows), LIERNE_OK, "allocation %zu: %s", k,
+                     lierne_last_error());
+    }
+    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+}
+
+Test(plan, counts_without_memory_leave_the_context_alive) {
+    const int64_t shape[3] = {2, 3, 1};
+    lierne_grid *g = grid(1, 1, 1, 1);
+    lierne_bridge_spec spec = spec_of(g, g);
+    lierne_context *self;
+    spec.shape = shape;
+    spec.variable_rows = 1;
+    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    update_without(self, &spec);
+    cr_expect_eq(lierne_context_destroy(self), LIERNE_OK);
+    lierne_grid_destroy(g);
+}

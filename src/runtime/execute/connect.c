@@ -166,12 +166,13 @@ static void clear_own(lierne_connected_side *side) {
     }
 }
 
+/* Once: a side has as many messages when it is described again. */
 static lierne_status reserve_own(lierne_connected_side *side, size_t each) {
-    clear_own(side);
     for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
-        LIERNE_TRY(lierne_alloc(&side->own[b],
-                                side->executions[0]->batches[b].messages.count * each,
-                                sizeof *side->own[b]));
+        size_t n = side->executions[0]->batches[b].messages.count * each;
+        if (n > 0 && !side->own[b]) {
+            LIERNE_TRY(lierne_alloc(&side->own[b], n, sizeof *side->own[b]));
+        }
     }
     return LIERNE_OK;
 }
@@ -278,16 +279,19 @@ static void clear_side(lierne_connected_side *side) {
     }
     lierne_mem_free(side->parts);
     side->parts = NULL;
-    side->blocks.count = 0;
 }
 
 static lierne_status reserve_side(lierne_connected_side *side) {
     const lierne_execution *e = side->executions[0];
-    clear_side(side);
-    LIERNE_TRY(lierne_alloc(&side->parts, e->segments.count, sizeof *side->parts));
+    side->blocks.count = 0;
+    if (!side->parts) {
+        LIERNE_TRY(lierne_alloc(&side->parts, e->segments.count, sizeof *side->parts));
+    }
     for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
-        LIERNE_TRY(lierne_alloc(&side->remotes[b], e->batches[b].messages.count,
-                                sizeof *side->remotes[b]));
+        size_t n = e->batches[b].messages.count;
+        if (n > 0 && !side->remotes[b]) {
+            LIERNE_TRY(lierne_alloc(&side->remotes[b], n, sizeof *side->remotes[b]));
+        }
     }
     return LIERNE_OK;
 }
