@@ -457,21 +457,58 @@ static socklen_t address_of(struct sockaddr_un *address, const char *name, int r
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* Connects to rank 0's address and says nothing, or nonsense; another user does the same. Then the
- * last rank comes, and the job works. */
+/* Connections that say nothing, more than have a place at a rank. */
+enum { CROWD = 40 };
+static void crowd(int sockets[CROWD], const struct sockaddr_un *address, socklen_t length) {
+    for (int i = 0; i < CROWD; i++) {
+        sockets[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(connect(sockets[i], (const struct sockaddr *)address, length) == 0, "%s",
+              strerror(errno));
+    }
+}
+
+static socklen_t await_address(struct sockaddr_un *address, const char *name, int rank) {
+    socklen_t length;
+    double deadline = now() + 20;
+    while ((length = address_of(address, name, rank)) < 12 && now() < deadline) {
+        usleep(1000);
+    }
+    return length;
+}
+
+/* The rank that never comes is missed, and the error says who took the places. */
+static void crowded(void) {
+    lierne_context_spec context = {.size = sizeof context, .timeout = 3};
+    const char *name = job_name("crowded");
+    lierne_node_spec low = spec_of(0, 2, name, &context);
+    struct sockaddr_un address;
+    int silent[CROWD];
+    char who[32];
+    pid_t pid = begin(0, &low, 3);
+    socklen_t length = await_address(&address, name, 0);
+    crowd(silent, &address, length);
+    CHECK(await(&pid, 1), "a rank hangs");
+    snprintf(who, sizeof who, "process %d", (int)getpid());
+    CHECK(reports[0].status == LIERNE_ERR_TIMEOUT &&
+              strstr(reports[0].message, "40 connections said nothing") &&
+              strstr(reports[0].message, who),
+          "%s", reports[0].message);
+    for (int i = 0; i < CROWD; i++) {
+        close(silent[i]);
+    }
+}
+
+/* Connects to rank 0's address and says nothing, many times, or nonsense; another user does the
+ * same. Then the last rank comes, and the job works. */
 static void strangers(void) {
     lierne_context_spec context = {.size = sizeof context, .timeout = 30};
     const char *name = job_name("strangers");
     lierne_node_spec low = spec_of(0, 2, name, &context), high = spec_of(1, 2, name, &context);
     struct sockaddr_un address;
     pid_t pids[2] = {begin(0, &low, 3)};
-    socklen_t length;
-    double deadline = now() + 20;
-    while ((length = address_of(&address, name, 0)) < 12 && now() < deadline) {
-        usleep(1000);
-    }
-    int silent = socket(AF_UNIX, SOCK_STREAM, 0), mad = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK(connect(silent, (struct sockaddr *)&address, length) == 0, "%s", strerror(errno));
+    socklen_t length = await_address(&address, name, 0);
+    int silent[CROWD], mad = socket(AF_UNIX, SOCK_STREAM, 0);
+    crowd(silent, &address, length);
     CHECK(connect(mad, (struct sockaddr *)&address, length) == 0, "%s", strerror(errno));
     CHECK(write(mad, reports, 300) == 300, "%s", strerror(errno));
     pid_t other = geteuid() == 0 ? fork() : -1;
@@ -494,7 +531,10 @@ static void strangers(void) {
     for (int r = 0; r < 2; r++) {
         CHECK(reports[r].status == LIERNE_OK, "%s", reports[r].message);
     }
-    close(silent), close(mad);
+    for (int i = 0; i < CROWD; i++) {
+        close(silent[i]);
+    }
+    close(mad);
 }
 
 /* Another user listens at the address of rank 0 before it does. */
@@ -557,6 +597,7 @@ int main(void) {
     bad_variables();
     clear_variables();
     strangers();
+    crowded();
     taken_by_another_user();
     CHECK(addresses() == before, "%d addresses are left", addresses() - before);
     printf("%ld passed, %ld failed\n", counts[1], counts[0]);

@@ -5,7 +5,8 @@
  * is closed, even by a kill. Both ends ask the system who the other one is: another user's process
  * is turned away where it connects, and is an error where it has taken an address. Then both say
  * who they are. Nobody is told in advance where to find others, so connecting is tried until the
- * deadline.
+ * deadline. A connection that says nothing loses its place after a second: a rank that is only slow
+ * connects again.
  *
  * A rank that fails closes its connections, and those who had them fail too. So does a rank that is
  * killed. One that never came can only be missed. */
@@ -22,6 +23,7 @@
 #define MAGIC     0x656e7265696cull /* "lierne" */
 #define TRY_EVERY 0.01              /* seconds between attempts to connect */
 #define GUESTS    32                /* connections that have not said who they are */
+#define PATIENCE  1.0               /* seconds that a guest has for it; a rank connects again */
 
 /* What both ends say first. */
 typedef struct hello {
@@ -37,6 +39,7 @@ typedef struct guest {
     int socket; /* -1: free */
     hello hello;
     size_t have;
+    double since; /* it is here */
 } guest;
 
 typedef struct joining {
@@ -47,6 +50,8 @@ typedef struct joining {
     bool *joined;   /* per rank: both ends have said who they are */
     guest *answers; /* per lower rank: what it answers */
     guest guests[GUESTS];
+    long silent; /* guests that have not said who they are in time, and the last one's process */
+    int silent_process;
     struct pollfd *polled;
     lierne_deadline deadline;
     double next_try;
@@ -197,6 +202,15 @@ static lierne_status answer(joining *j, guest *g) {
     return LIERNE_OK;
 }
 
+/* Gives the place of a guest that says nothing to another one. */
+static void expire_guest(joining *j, guest *g) {
+    if (lierne_now() - g->since > PATIENCE) {
+        j->silent++;
+        j->silent_process = (int)peer_of(g->socket).pid;
+        drop_guest(g);
+    }
+}
+
 /* Where there is no place for a guest, it waits in the listener's queue. */
 static void accept_guests(joining *j) {
     for (int i = 0; i < GUESTS; i++) {
@@ -208,7 +222,7 @@ static void accept_guests(joining *j) {
         if (socket < 0) {
             return;
         }
-        *g = (guest){.socket = socket};
+        *g = (guest){.socket = socket, .since = lierne_now()};
         if (peer_of(socket).uid != geteuid()) {
             drop_guest(g);
         }
@@ -221,6 +235,8 @@ static lierne_status receive_guests(joining *j) {
         guest *g = &j->guests[i];
         if (g->socket >= 0 && read_hello(j, g)) {
             LIERNE_TRY(answer(j, g));
+        } else if (g->socket >= 0) {
+            expire_guest(j, g);
         }
     }
     return LIERNE_OK;
@@ -302,7 +318,7 @@ static lierne_status check_joined(const joining *j) {
 }
 
 static lierne_status time_out(const joining *j) {
-    char missing[200] = "";
+    char missing[200] = "", silent[120] = "";
     size_t used = 0;
     for (int r = 0; r < j->mesh->world && used + 24 < sizeof missing; r++) {
         if (r != j->mesh->rank && !j->joined[r]) {
@@ -310,11 +326,18 @@ static lierne_status time_out(const joining *j) {
                 (size_t)snprintf(missing + used, sizeof missing - used, used ? ", %d" : "%d", r);
         }
     }
+    if (j->silent > 0) {
+        snprintf(silent, sizeof silent,
+                 "; %ld connections said nothing for %g s and were closed, the last one of process "
+                 "%d",
+                 j->silent, PATIENCE, j->silent_process);
+    }
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d of %d: no connection to rank %s of job '%.100s' within %g s; ranks "
                        "of another node, network namespace or user cannot join: use "
-                       "lierne_context_create_oob for them",
-                       j->mesh->rank, j->mesh->world, missing, j->name, j->deadline.timeout);
+                       "lierne_context_create_oob for them%s",
+                       j->mesh->rank, j->mesh->world, missing, j->name, j->deadline.timeout,
+                       silent);
 }
 
 static bool all_joined(const joining *j) {
