@@ -13,10 +13,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static atomic_int live, fail_open;
+static atomic_int live, unquiet, fail_open;
 
 int test_ipc_live(void) {
     return atomic_load(&live);
+}
+
+int test_ipc_unquiet(void) {
+    return atomic_load(&unquiet);
 }
 
 void test_ipc_fail_open(int k) {
@@ -46,7 +50,7 @@ static void close_chunk(void *memory, const lierne_ipc_handle *handle, int devic
 }
 
 static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
-    (void)quiet;
+    atomic_fetch_add(&unquiet, !quiet);
     close((int)handle->words[1]);
     close_chunk(memory, handle, 0);
 }

@@ -10,6 +10,8 @@
 extern const lierne_ipc_driver test_ipc_driver;
 /* Chunks of windows that are mapped, or not freed, in this process. */
 int test_ipc_live(void);
+/* Of them those that were freed where a peer might still have had them mapped. */
+int test_ipc_unquiet(void);
 /* Makes the k-th opening of a peer's chunk from now on fail (0: none). */
 void test_ipc_fail_open(int k);
 

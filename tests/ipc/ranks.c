@@ -424,6 +424,7 @@ int main(void) {
     steps();
     run_ranks(works);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");
+    check(test_ipc_unquiet() == 0, "a window was freed that a peer had mapped");
     run_ranks(on_two_nodes);
     test_ipc_fail_open(7);
     run_ranks(refuses);

@@ -5,8 +5,11 @@
  *   shm          all of it
  *   shm N        N rounds of two plans in flight, begun in another order on every other rank
  *   shm caller   a message of MPI of the caller's own, where MPI moves it piece by piece */
+#include "lierne/collective.h"
 #include "lierne/sparse.h"
 #include "mpi/common.h"
+#include "plan/object.h"
+#include "runtime/execute/execution.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool refuse_memfd, refuse_pull;
@@ -401,6 +405,47 @@ static void plan_destroyed_before_it_was_read(void) {
     free(out);
 }
 
+/* Ranks whose peers are late sleep, instead of polling. */
+static void waits_asleep(void) {
+    const rows r = {.n = 500, .width = 64};
+    const struct timespec late = {.tv_nsec = 400000000};
+    struct timespec before, after;
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
+    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    fill(&r, in, false, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (test_rank % 2 == 1) {
+        nanosleep(&late, NULL);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    double used =
+        (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+    CHECK(used < 0.1, "%g s of a processor to wait for 0.4 s", used);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+    free(in);
+    free(out);
+}
+
+/* Small collectives need not put a call in flight. */
+static void prepares_short_calls(void) {
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = 8,
+                                         .dtype = LIERNE_DTYPE_F32};
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    CHECK(lierne_plan_create_all_gather(&plan, context, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK((plan->requests[0][0].execution->short_call != NULL) == (test_world > 1),
+          "an all-gather of 32 bytes is no short call");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+}
+
 /* Every other rank is on another node, so that some plans use both transports. */
 static void several_nodes(void) {
     char node[16];
@@ -530,6 +575,8 @@ int main(int argc, char **argv) {
     memory_of_a_context();
     memory_after_the_plan();
     plan_destroyed_before_it_was_read();
+    waits_asleep();
+    prepares_short_calls();
     several_nodes();
     if (test_world > 1) {
         without_memfd();
