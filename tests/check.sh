@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Runs every test and adds up what they count (report.sh). Usage: check.sh BUILD
+# Builds, runs every test and adds up what they count (report.sh). Usage: check.sh BUILD [fast]
+# In two tiers: first what takes a minute or two (compilers, format, words, includes, unit tests, golden
+# files), then the rest, which fast leaves out. MAKE names make, with its options.
 # A suite that exceeds its time counts as one failure. The last line is the sum; the one before it names
 # the suites that were skipped, and why.
 set -u
-build=${1:?usage: check.sh BUILD}
+build=${1:?usage: check.sh BUILD [fast]}
+only=${2:-}
 cd "$(dirname "$0")/.." || exit 2
 logs=$build/logs
 mkdir -p "$logs"
@@ -23,55 +26,90 @@ run() {
     report "$1"
 }
 
-has_mpi() {
-    command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]
+has_mpi_compilers() {
+    command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && command -v "${MPICC:-mpicc}" >/dev/null 2>&1
 }
 
 # A second MPI. MPICH does not give up the core while it waits, so it gets no more ranks than there
 # are cores.
 measure_mpich() {
     local ranks
-    make -s B="$build/mpich" MPICC=mpicc.mpich PETSC= mpi-tests >/dev/null
+    make -s B="$build/mpich" MPICC=mpicc.mpich mpi-tests >/dev/null
     ranks=$(nproc)
     [ "$ranks" -ge 2 ] || ranks=2
     [ "$ranks" -le 4 ] || ranks=4
     measure mpich 3000 env MPIRUN=mpirun.mpich UCX_LOG_LEVEL=error bash tests/mpi/run.sh "$build/mpich" "$ranks"
 }
 
+# What this tier needs. A warning of the compiler counts as a failure, and the rest of the tests still run.
+build_tier() { # build_tier TARGET...
+    local log=$logs/build.log start=$SECONDS status warnings
+    ${MAKE:-make} --no-print-directory -s "B=$build" "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    warnings=$(grep -cE 'warning: ' "$log")
+    grep 'warning: ' "$log" | sed 's/^/FAIL /' >>"$log"
+    echo "$((warnings == 0)) passed, $((warnings > 0)) failed" >>"$log"
+    echo "$status $((SECONDS - start))" >"$log.rc"
+    report build
+    [ "$status" = 0 ] || { close_report && exit 1; }
+}
+cli() { # cli NAME...: tests/cli/test_NAME.sh
+    local name
+    for name; do
+        run "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
+    done
+}
+
 # Those that take minutes of one core run beside the others.
+fast="format words includes"
 beside="sanitize transports fuzz"
 mpich=
-if has_mpi && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
+if has_mpi_compilers && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
     mpich=mpich
 else
     skip mpich "there is no MPICH beside the MPI in use"
 fi
 rm -f "$logs"/*.rc
+
+if [ "$only" = fast ]; then
+    build_tier all "$build/unit" "$build/golden"
+    skip "the slow tier" "only the fast one was asked for"
+else
+    build_tier tests
+fi
+unset MAKEFLAGS MAKELEVEL MFLAGS # what tests build is not this make's
 (
+    measure clang 1500 bash tests/cli/test_clang.sh "$build"
+    [ "$only" = fast ] && exit
     for name in $beside; do
         measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
     done
     [ -z "$mpich" ] || measure_mpich
 ) &
 
+cli $fast
 run unit 3000 "$build/unit"
 run golden 1500 "$build/golden" tests/golden
-run jobs 600 "$build/tests/jobs"
-run refusals 600 "$build/tests/refusals"
-run ipc 600 "$build/tests/ipc_ranks"
-run ipc_late 600 "$build/tests/ipc_late"
-run ipc_replays 600 "$build/tests/ipc_replays"
+if [ "$only" = fast ]; then
+    wait
+    report clang
+    close_report
+    exit
+fi
+for program in node/jobs node/refusals ipc/ranks ipc/late ipc/replays; do
+    run "$program" 600 "$build/tests/$program"
+done
 run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}
     name=${name%.sh}
-    [[ " $beside " == *" $name "* ]] || run "$name" 3000 bash "$script" "$build"
+    [[ " $fast $beside clang " == *" $name "* ]] || cli "$name"
 done
 run mpi 3000 bash tests/mpi/run.sh "$build"
 run oob 1500 env LIERNE_TEST_CONTEXTS=oob bash tests/mpi/run.sh "$build" 4
 run bench 1500 bash tests/bench/run.sh "$build" quick
 wait
-for name in $beside $mpich; do
+for name in clang $beside $mpich; do
     report "$name"
 done
 close_report

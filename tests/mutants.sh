@@ -82,8 +82,8 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | ipc_ranks | ipc_late | ipc_replays | vmm | fences | nccl_ranks | nccl_replays | nccl_windows | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
-#   thread PROGRAM | torch RANKS PROGRAM [TEST...]
+#   unit [FILTER] | golden | cli SCRIPT | FOLDER/PROGRAM of tests/ | mpi PROGRAM RANKS [ARGUMENT] |
+#   address PROGRAM RANKS | thread PROGRAM | torch RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1
     case $1 in
@@ -105,7 +105,7 @@ catch() {
         status=$?
         name="cli $2, $(grep -m1 '^FAIL' out)"
         ;;
-    jobs | refusals | hangs_sim | ipc_* | vmm | fences | nccl_*)
+    */*)
         make_here build "build/tests/$1" || return 2
         timeout -k 5 400 "build/tests/$1" >out 2>&1
         status=$?
@@ -192,7 +192,7 @@ worker() {
     mkdir -p "$work/$1" && cd "$work/$1" || exit 2
     cp -a "$root"/{Makefile,README.md,docs,examples,include,kernels,src,tests,grids} .
     mkdir build
-    cp -a "$build"/{src,kernels,tests,unit,golden} "$build"/*.a build/ 2>/dev/null
+    cp -a "$build"/{src,kernels,tests,launched,unit,golden} "$build"/flags.* "$build"/*.a build/ 2>/dev/null
     while read -r name; do
         mkdir "$work/mutants/$name/taken" 2>/dev/null || continue
         judge "$name" | tee "$work/mutants/$name/result"

@@ -4,7 +4,7 @@
 passed=0
 failed=0
 skipped=
-optional=" cuda format lammps mpich petsc torch "
+optional=" clang cuda format lammps mpich petsc torch "
 
 # skip NAME REASON: a suite that is not run.
 skip() {

@@ -71,7 +71,7 @@ done
 run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300
-run "captures on 2 ranks" 300 "$build/tests/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
+run "captures on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
 if [ "$long" = long ]; then
     run "all replays" 1000 "$emulated/tests/gpu/replays"
     run "a device of one hardware queue" 300 env EMULATOR_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300

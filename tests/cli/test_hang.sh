@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # lierne hang: output and exit status; seeded hangs of simulated worlds, in each of which it must name
-# the culprit (build/tests/hangs_sim). $1: the build folder.
+# the culprit (build/tests/hang/sim). $1: the build folder.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 . tests/verdict.sh
@@ -63,7 +63,7 @@ verdict $? "bars of one track nest, and arrows lie in them: $(tail -n 3 "$work/o
 [ $? = 2 ] && grep -q "trace.json: No such file" "$work/out"
 verdict $? "a trace that cannot be written: $(tail -n 3 "$work/out")"
 
-count=$("$build/tests/hangs_sim" 0 48 | tee "$work/log" | tail -n 1)
+count=$("$build/tests/hang/sim" 0 48 | tee "$work/log" | tail -n 1)
 echo "seeded hangs: $count"
 [ "$count" = "48 passed, 0 failed" ]
 verdict $? "seeded hangs: $(head -n 5 "$work/log")"

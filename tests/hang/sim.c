@@ -1,4 +1,4 @@
-/* Seeded hangs of simulated worlds, a thread per rank: hangs_sim FIRST COUNT. Several processes
+/* Seeded hangs of simulated worlds, a thread per rank: sim FIRST COUNT. Several processes
  * take turns with the seeds, because the time goes into deadlines. Ends with "N passed, N failed".
  */
 #include "lierne/sim.h"

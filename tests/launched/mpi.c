@@ -29,7 +29,8 @@ static launched_memory *memory;
 static int number(const char *name) {
     const char *text = getenv(name);
     if (!text) {
-        fprintf(stderr, "%s is not set: start this program with build/tests/launch\n", name);
+        fprintf(stderr, "%s is not set: start this program with build/tests/launched/launch\n",
+                name);
         exit(2);
     }
     return atoi(text);

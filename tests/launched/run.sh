@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh BUILD: programs of tests/mpi without MPI, on ranks of a node that build/tests/launch starts,
+# run.sh BUILD: programs of tests/mpi without MPI, on ranks of a node that build/tests/launched/launch starts,
 # over shared memory; some also over sockets, over both, and over windows. Prints a line per launch; last line: N
 # passed, N failed. A launch that hangs, crashes or prints no count is one more failure.
 set -u
@@ -21,7 +21,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
 
 launch() { # launch RANKS PROGRAM
     local count bad status
-    timeout -k 5 600 "$build/tests/launch" "$1" "$build/tests/launched/$2" >"$log" 2>&1 </dev/null
+    timeout -k 5 600 "$build/tests/launched/launch" "$1" "$build/tests/launched/$2" >"$log" 2>&1 </dev/null
     status=$?
     count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
     bad=$(cut -d' ' -f3 <<<"$count")
@@ -39,6 +39,7 @@ launch() { # launch RANKS PROGRAM
 for program in "$build"/tests/launched/*; do
     [ -x "$program" ] && [ -f "$program" ] || continue
     name=$(basename "$program")
+    [ "$name" = launch ] && continue
     for n in $(sizes "$name"); do
         launch "$n" "$name"
     done

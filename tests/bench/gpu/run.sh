@@ -2,7 +2,7 @@
 # run.sh BUILD: all benchmarks of this machine's GPUs, one after another. What cannot be measured says why.
 set -u
 bench=${1:?usage: run.sh BUILD}/tests/bench/gpu
-launch=$1/tests/launch
+launch=$1/tests/launched/launch
 devices=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
 status=0
 "$bench/gpu" || status=1

@@ -28,11 +28,11 @@ try() { # try EXECUTOR RANKS PROGRAM LAUNCHER...
 }
 
 launch() { # launch EXECUTOR RANKS PROGRAM
-    try "$1" "$2" "launched/$3" "$build/tests/launch"
+    try "$1" "$2" "launched/$3" "$build/tests/launched/launch"
 }
 
 ranks() { # ranks EXECUTOR RANKS PROGRAM
-    try "$1" "$2" "ranks/$3" "$build/tests/launch"
+    try "$1" "$2" "ranks/$3" "$build/tests/launched/launch"
 }
 
 for ranks in 2 4 8; do

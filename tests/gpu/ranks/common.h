@@ -1,5 +1,5 @@
-/* What tests of several processes on GPUs share. They are launched by tests/launch, share the
- * devices of the node in turn, and exchange messages over windows, or over NCCL where the
+/* What tests of several processes on GPUs share. They are launched by tests/launched/launch, share
+ * the devices of the node in turn, and exchange messages over windows, or over NCCL where the
  * environment variable LIERNE_TEST_EXECUTOR is "nccl". */
 #ifndef LIERNE_TESTS_GPU_RANKS_H
 #define LIERNE_TESTS_GPU_RANKS_H

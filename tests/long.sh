@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
+# emulated device, collectives 10,000 times, 1,200 hangs. MPIRUN: empty where there is no MPI. Ends with the first that fails.
+set -eu
+build=${1:?usage: long.sh BUILD}
+mpirun=${MPIRUN-mpirun}
+bash tests/cli/test_transports.sh "$build" long
+bash tests/cli/test_emulator.sh "$build" long
+"$build/tests/hang/sim" 0 1000
+for n in 4 8; do
+    for program in golden bridge; do
+        LIERNE_TEST_EXECUTOR=ipc "$build/tests/launched/launch" $n "$build/tests/launched/$program"
+    done
+done
+[ -n "$mpirun" ] || exit 0
+for n in 2 4 8; do
+    $mpirun -n $n "$build/tests/mpi/windows" 10000
+done
+$mpirun -n 4 "$build/tests/mpi/hangs" 0 100
+LIERNE_TRANSPORTS=mpi $mpirun -n 4 "$build/tests/mpi/hangs" 100 100

@@ -1,0 +1,136 @@
+# The test programs. A program is a C file with a main, built at its own path: tests/mpi/bridge.c becomes
+# build/tests/mpi/bridge. All other files of its folder are parts: programs take what they call from an
+# archive of them. A new file needs no line here.
+mains    := $(shell grep -l '^int main\>' /dev/null $(wildcard tests/*.c tests/*/*.c tests/*/*/*.c))
+programs  = $(patsubst %.c,$(B)/%,$(filter $(wildcard $(1)),$(mains)))
+parts     = $(call obj,$(filter-out $(mains),$(call files,$(1))))
+
+# Parts of every program: neither MPI nor CUDA.
+PARTS    := $(B)/tests/parts.a
+$(PARTS): $(filter-out $(B)/tests/unit/test_%,$(call parts,$(foreach folder,tests $(addprefix tests/, \
+	support unit golden hang),$(folder)/*.c)))
+	$(ARCHIVE)
+# tests/streams.c puts a stream into calls that have none.
+STREAM_WRAPS := $(call wraps,plan_forward plan_adjoint plan_forward_begin plan_adjoint_begin request_end plan_reduce)
+
+CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion)
+$(B)/unit: $(call obj,$(call files,tests/unit/test_*.c)) $(PARTS) $(LIB)
+	$(LINK)
+$(B)/unit: private LIBS := $(CRITERION)
+$(B)/golden: $(B)/tests/golden/runner.o $(PARTS) $(LIB)
+	$(LINK)
+
+IPC_TESTS := $(call programs,tests/ipc/*.c)
+PLAIN    := $(IPC_TESTS) $(call programs,tests/*.c tests/node/*.c tests/hang/*.c tests/launched/*.c)
+$(PLAIN): %: %.o $(PARTS) $(LIB)
+	$(LINK)
+$(B)/unit $(B)/golden $(IPC_TESTS): private WRAPS := $(STREAM_WRAPS)
+docs/errors.md: $(B)/tests/errors_md
+	$(Q)$< > $@
+
+# Under mpirun; tests/mpi/contexts.c makes their contexts, and timeout brings a clock of its own.
+MPI_TESTS := $(if $(HAVE_MPI),$(call programs,tests/mpi/*.c))
+MPI_PARTS := $(B)/tests/mpi/parts.a
+$(MPI_PARTS): $(call parts,tests/mpi/*.c)
+	$(ARCHIVE)
+$(MPI_TESTS): %: %.o $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB)
+	$(LINK)
+$(MPI_TESTS): private COMPILER := $(MPICC)
+$(MPI_TESTS): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
+$(B)/tests/mpi/timeout: private WRAPS += $(call wraps,now)
+mpi-tests: $(MPI_TESTS)
+
+# Those that also run without MPI, on ranks of a node, with what tests/launched/mpi.h has of it.
+LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update \
+	layers general inflight steps known_answer)
+LAUNCHED_PARTS := $(B)/launched/parts.a
+$(LAUNCHED_PARTS): $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal))
+	$(ARCHIVE)
+$(LAUNCHED): $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(LAUNCHED_PARTS) $(PARTS) $(LIB)
+	$(LINK)
+$(LAUNCHED): private WRAPS := $(STREAM_WRAPS)
+
+# Over a fake CUDA and a fake NCCL.
+CUDA_TESTS := $(if $(CUDA_SRC),$(call programs,tests/cuda/*.c))
+$(CUDA_TESTS): %: %.o $(PARTS) $(LIB)
+	$(LINK)
+$(B)/tests/cuda/vmm: $(B)/src/backend/cuda/cuda_vmm.o
+$(B)/tests/cuda/vmm: private WRAPS := $(STREAM_WRAPS)
+$(B)/tests/cuda/fences: $(B)/src/backend/cuda/cuda_stream.o
+NCCL_TESTS := $(if $(NCCL_SRC),$(call programs,tests/nccl/*.c))
+$(B)/tests/nccl/parts.a: $(call parts,tests/nccl/*.c)
+	$(ARCHIVE)
+$(NCCL_TESTS): %: %.o $(call obj,$(NCCL_SRC)) $(B)/tests/nccl/parts.a $(PARTS) $(LIB)
+	$(LINK)
+$(NCCL_TESTS): private WRAPS := $(call wraps,nccl_load)
+
+# On a device: programs of their own, and those of launched and mpi.
+GPU_TESTS := $(if $(CUDA_SRC),$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
+GPU_LAUNCHED_NAMES := golden bridge sparse halos general members update layers inflight known_answer
+GPU_LAUNCHED := $(if $(CUDA_SRC),$(addprefix $(B)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES)))
+GPU_MPI  := $(if $(CUDA_SRC),$(if $(HAVE_MPI),$(addprefix $(B)/tests/gpu/mpi/,golden sparse general update)))
+GPU_LIBS := $(CUDART) -ldl -lrt
+GPU_STATIC := $(B)/tests/gpu/launched/cuda.o $(call obj,$(CUDA_SRC) $(NCCL_SRC)) $(KERNELS)
+$(B)/tests/gpu/ranks/parts.a: $(call parts,tests/gpu/ranks/*.c)
+	$(ARCHIVE)
+GPU_RANKS := $(filter $(B)/tests/gpu/ranks/%,$(GPU_TESTS))
+$(filter-out $(GPU_RANKS),$(GPU_TESTS)): %: %.o $(PARTS) $(CUDASO) $(NCCLSO) $(SO)
+	$(LINK)
+$(GPU_RANKS): %: %.o $(B)/tests/gpu/ranks/parts.a $(CUDASO) $(NCCLSO) $(SO)
+	$(LINK)
+$(GPU_LAUNCHED): $(B)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o $(GPU_STATIC) $(LAUNCHED_PARTS) $(PARTS) $(LIB)
+	$(LINK)
+$(GPU_MPI): $(B)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(GPU_STATIC) $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB)
+	$(LINK)
+$(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_MPI): private LIBS := $(GPU_LIBS) -Wl,-rpath,'$$ORIGIN/../..:$$ORIGIN/../../..'
+$(GPU_LAUNCHED): private WRAPS := $(STREAM_WRAPS)
+$(GPU_MPI): private COMPILER := $(MPICC)
+$(GPU_MPI): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
+
+include tests/emulator/emulator.mk
+
+# Benchmarks; those of tests/bench/gpu need a device to measure anything, and none to be built.
+PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
+PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
+MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse))
+SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder)
+GPU_BENCH := $(if $(NCCL_SRC),$(call programs,tests/bench/gpu/*.c))
+$(B)/tests/bench/parts.a: $(call parts,tests/bench/*.c)
+	$(ARCHIVE)
+$(MPI_BENCH): %: %.o $(B)/tests/bench/parts.a $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB)
+	$(LINK)
+$(MPI_BENCH): private COMPILER := $(MPICC)
+$(MPI_BENCH): private LIBS := $(PETSC)
+$(B)/tests/bench/sparse_petsc.o: MORE_CPPFLAGS += $(PETSC_INC)
+$(SELF_BENCH): %: %.o $(LIB)
+	$(LINK)
+$(B)/tests/bench/gpu/parts.a: $(call parts,tests/bench/gpu/*.c) $(B)/tests/bench/gpu/product.cu.o
+	$(ARCHIVE)
+$(GPU_BENCH): %: %.o $(B)/tests/bench/gpu/parts.a $(CUDASO) $(NCCLSO) $(SO)
+	$(LINK)
+$(GPU_BENCH): private LIBS := $(GPU_LIBS) -Wl,-rpath,'$$ORIGIN/../../..'
+
+NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c)
+EXAMPLES := $(patsubst %.c,$(B)/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(call files,examples/*.c)))
+$(EXAMPLES): %: %.o $(MPILIB) $(LIB)
+	$(LINK)
+
+TESTS    := $(B)/unit $(B)/golden $(PLAIN) $(MPI_TESTS) $(LAUNCHED) $(CUDA_TESTS) $(NCCL_TESTS) $(GPU_TESTS) \
+	$(GPU_LAUNCHED) $(GPU_MPI) $(EMULATED_PROGRAMS) $(EMULATED_KERNELS) $(MPI_BENCH) $(SELF_BENCH) $(GPU_BENCH) $(EXAMPLES)
+TEST_OBJ := $(call obj,$(call files,tests/unit/*.c tests/golden/*.c)) $(EMULATED_GPU:=.o) \
+	$(addsuffix .o,$(PLAIN) $(MPI_TESTS) $(LAUNCHED:$(B)/tests/launched/%=$(B)/launched/tests/mpi/%) $(EXAMPLES))
+announce-tests:
+	$(call announce,libraries$(comma) command and tests,$(ALL_OBJ) $(TEST_OBJ))
+tests: announce-tests all $(TESTS)
+
+# Only these may name mpi.h, and the headers of CUDA and NCCL.
+$(B)/tests/%.o: MORE_CPPFLAGS += -Itests
+$(B)/launched/%.o: MORE_CPPFLAGS += -Itests/launched -Itests
+MPI_COMPILER := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(addprefix $(B)/,tests/mpi/%.o tests/bench/%.o examples/%.o): COMPILER := $(MPI_COMPILER)
+$(EXAMPLES): private COMPILER := $(MPI_COMPILER)
+$(addprefix $(B)/tests/,cuda/%.o gpu/%.o nccl/%.o bench/gpu/%.o): MORE_CPPFLAGS += $(CUDA_DIR:%=-isystem %/include)
+$(addprefix $(B)/tests/,nccl/%.o gpu/%.o bench/gpu/%.o): MORE_CPPFLAGS += $(NCCL_INC:%=-isystem %)
+$(B)/tests/bench/%.o: MORE_CFLAGS += $(FAST)
+$(B)/launched/%.o: %.c $(B)/flags.c
+	$(COMPILE)
