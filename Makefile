@@ -116,7 +116,7 @@ missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
 announce = @[ $(call missing,$(2)) = 0 ] || \
 	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-long check-torch \
-	clean deb demo deps format fuzz golden help install model mutants pictures python sanitize scale site t \
+	clean deb demo deps format fuzz golden help hooks install model mutants pictures python sanitize scale site t \
 	tests uninstall wheel always
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -147,6 +147,9 @@ check-fast: ## build with gcc and clang without a warning; format, words, includ
 
 t: ## run one test: make t T=bridge/all_pairs, or golden/FILE, mpi/NAME, cli/NAME, ... (docs/testing.md)
 	@MAKE="$(MAKE) $(JOBS)" bash tests/one.sh $(B) $(T)
+
+hooks: ## check commits before they are made: format and words of staged files, the subject
+	git config core.hooksPath .githooks
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
