@@ -141,6 +141,28 @@ address_mpi() {
     done
 }
 
+# Ranks of a node, without MPI: over shared memory, and over sockets; and processes of their own.
+address_node() {
+    local name ranks transport
+    local names
+    mapfile -t names < <(find "$build/tests/launched" -maxdepth 1 -type f -executable -printf '%f\n' | grep -vx launch | sort)
+    make_in "$build/address" "$address" "${names[@]/#/tests/launched/}" tests/launched/launch tests/node/{jobs,refusals} ||
+        return
+    for name in "${names[@]}"; do
+        case $name in
+        members | known_answer) ranks=4 ;;
+        *) ranks=3 ;;
+        esac
+        for transport in shm socket; do
+            step "address node $name, $transport" env "ASAN_OPTIONS=$asan" "LIERNE_TRANSPORTS=$transport" \
+                "$build/address/tests/launched/launch" $ranks "$build/address/tests/launched/$name"
+        done
+    done
+    for name in jobs refusals; do
+        step "address node $name" env "ASAN_OPTIONS=$asan" "$build/address/tests/node/$name"
+    done
+}
+
 memcheck() {
     local how=(valgrind -q --trace-children=yes --error-exitcode=9 --leak-check=full
         --errors-for-leak-kinds=definite --suppressions=tests/sanitize/valgrind.supp)
@@ -164,6 +186,7 @@ else
 fi
 [ "$short" = short ] && finish
 threads
+address_node
 if command -v $mpirun >/dev/null 2>&1; then
     address_mpi
 else

@@ -1,7 +1,8 @@
-/* Ranks as threads of one process over shared memory, for the thread sanitizer. It knows memory by
- * address, and each rank maps the segments of the others elsewhere; so here a file that is mapped
- * again has the address that it has already, and memory that is read across processes is read by
- * plain loads. What one rank reads while another writes it is then a race that the sanitizer sees.
+/* Ranks as threads of one process, in contexts over functions and in those of a node, over shared
+ * memory and over sockets, for the thread sanitizer. It knows memory by address, and each rank maps
+ * the segments of the others elsewhere; so here a file that is mapped again has the address that it
+ * has already, and memory that is read across processes is read by plain loads. What one rank reads
+ * while another writes it is then a race that the sanitizer sees.
  *
  * Linked with --wrap for mmap, munmap and process_vm_readv. Values are checked too. */
 #include "base/base.h"
@@ -208,6 +209,10 @@ static void work(lierne_context *context, void *shared) {
         gather(context, sizes[s], true, ROUNDS >> s);
     }
     CHECK(lierne_context_dump(text, sizeof text, context) == LIERNE_OK);
+    if (getenv("LIERNE_TRANSPORTS")) {
+        CHECK(strstr(text, "shm: ") == NULL);
+        return;
+    }
     CHECK(strstr(text, "shm: 2 peers") != NULL);
     CHECK(strstr(text, ", 0 in pieces") == NULL || !refuse_pull);
 }
@@ -218,7 +223,10 @@ int main(void) {
         refuse_pull = i;
         oob_ranks_run(OOB_CALLS, RANKS, &spec, work, NULL);
         oob_ranks_run(OOB_GATHER_ONLY, RANKS, &spec, work, NULL);
+        oob_ranks_run(OOB_NODE, RANKS, &spec, work, NULL);
     }
+    setenv("LIERNE_TRANSPORTS", "socket", 1);
+    oob_ranks_run(OOB_NODE, RANKS, &spec, work, NULL);
     CHECK(lierne_mem_live() == 0);
     printf("%ld passed, %ld failed\n", counts[1], counts[0]);
     return counts[0] != 0;
