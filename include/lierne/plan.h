@@ -267,8 +267,10 @@ typedef struct lierne_report {
 LIERNE_API lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
                                                 lierne_direction direction);
 
-/* Writes the route of a direction as text, a line per message and operation. Free *text with
- * lierne_text_destroy. Not collective. Errors: INVALID (NULL, direction), NO_MEMORY.
+/* Writes the route of a direction as text, a line per message and operation. Blocks are slices as
+ * Python has them: in[8:16] are the elements 8 to 15, in[8:15:2] every second one, and
+ * in[8 + 4/16 x 2] are four times 2 elements, the first at 8, each 16 after the one before. Free
+ * *text with lierne_text_destroy. Not collective. Errors: INVALID (NULL, direction), NO_MEMORY.
  */
 LIERNE_API lierne_status lierne_plan_print(char **text, const lierne_plan *plan,
                                            lierne_direction direction);

@@ -319,16 +319,30 @@ lierne_route_counts lierne_route_count(const lierne_route *route) {
 
 static const char *const buffer_names[LIERNE_BUFFER_COUNT] = {"in", "out", "scratch"};
 
-static void print_place(lierne_text *text, lierne_buffer buffer, const lierne_block *block) {
-    lierne_text_add(text, "%s[%lld", buffer_names[buffer], (long long)block->offset);
+/* "8:16" and "8:16:2" are elements as Python's slices have them; "8 + 4/16 x 2" are 4 times 2, the
+ * first at 8, and 16 from one to the next. */
+static void print_loops(lierne_text *text, const lierne_block *block) {
     for (int d = 0; d < block->ndims; d++) {
-        lierne_text_add(text, d ? " x %lld" : " : %lld", (long long)block->count[d]);
+        lierne_text_add(text, d ? " x %lld" : " + %lld", (long long)block->count[d]);
         if (d == 0 && block->rows) {
             lierne_text_add(text, " listed");
         }
         if (block->stride[d] != 1) {
             lierne_text_add(text, "/%lld", (long long)block->stride[d]);
         }
+    }
+}
+
+static void print_place(lierne_text *text, lierne_buffer buffer, const lierne_block *block) {
+    bool slice = block->ndims == 1 && !block->rows && block->stride[0] > 0;
+    lierne_text_add(text, "%s[%lld", buffer_names[buffer], (long long)block->offset);
+    if (!slice) {
+        print_loops(text, block);
+    } else if (block->stride[0] == 1) {
+        lierne_text_add(text, ":%lld", (long long)(block->offset + block->count[0]));
+    } else {
+        int64_t end = block->offset + (block->count[0] - 1) * block->stride[0] + 1;
+        lierne_text_add(text, ":%lld:%lld", (long long)end, (long long)block->stride[0]);
     }
     lierne_text_add(text, "]");
 }

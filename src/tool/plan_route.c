@@ -24,7 +24,7 @@ static size_t peer_length(const char *line) {
     return message ? strcspn(line, ",") : 0;
 }
 
-/* "in[0 : 8] in[16 : 8]": prints what may be printed of it; adds to the pieces so far. */
+/* "in[0:8] in[16:24]": prints what may be printed of it; adds to the pieces so far. */
 static void print_pieces(const char *piece, int64_t *pieces, bool all) {
     const char *end = strchr(piece, '\n');
     while (piece < end) {

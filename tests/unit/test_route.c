@@ -144,8 +144,8 @@ Test(route, print_shows_every_line) {
     lierne_text text = {0};
     lierne_route_print(r, &text);
     cr_assert(strstr(text.data, "rank 2: in 3, out 3, scratch 3 elements"));
-    cr_assert(strstr(text.data, "receive from 1, 3 elements: scratch[0 : 3]"), "%s", text.data);
-    cr_assert(strstr(text.data, "out[0 : 3] = out[0 : 3] + scratch[0 : 3]"));
+    cr_assert(strstr(text.data, "receive from 1, 3 elements: scratch[0:3]"), "%s", text.data);
+    cr_assert(strstr(text.data, "out[0:3] = out[0:3] + scratch[0:3]"));
     lierne_text_clear(&text);
     lierne_route_destroy(r);
 }
@@ -179,11 +179,40 @@ static void expect_text(lierne_reduction reduction, int64_t divisor, const char 
 }
 
 Test(route, reductions_are_copied_and_printed) {
-    expect_text(LIERNE_REDUCTION_SUM, 0, "  out[0 : 2] = in[0 : 2] + in[2 : 2]\n");
-    expect_text(LIERNE_REDUCTION_SUM, 4, "  out[0 : 2] = in[0 : 2] + in[2 : 2], divided by 4\n");
-    expect_text(LIERNE_REDUCTION_PROD, 0, "  out[0 : 2] = in[0 : 2] * in[2 : 2]\n");
-    expect_text(LIERNE_REDUCTION_MAX, 0, "  out[0 : 2] = maximum of in[0 : 2], in[2 : 2]\n");
-    expect_text(LIERNE_REDUCTION_MIN, 0, "  out[0 : 2] = minimum of in[0 : 2], in[2 : 2]\n");
+    expect_text(LIERNE_REDUCTION_SUM, 0, "  out[0:2] = in[0:2] + in[2:4]\n");
+    expect_text(LIERNE_REDUCTION_SUM, 4, "  out[0:2] = in[0:2] + in[2:4], divided by 4\n");
+    expect_text(LIERNE_REDUCTION_PROD, 0, "  out[0:2] = in[0:2] * in[2:4]\n");
+    expect_text(LIERNE_REDUCTION_MAX, 0, "  out[0:2] = maximum of in[0:2], in[2:4]\n");
+    expect_text(LIERNE_REDUCTION_MIN, 0, "  out[0:2] = minimum of in[0:2], in[2:4]\n");
+}
+
+/* One loop is a slice as Python has it; what is none cannot be taken for one. */
+Test(route, blocks_are_printed_as_slices_of_python) {
+    static const int64_t rows[] = {4, 1};
+    const struct {
+        lierne_block block;
+        const char *text;
+    } cases[] = {
+        {lierne_block_range(8, 8), "in[8:16]"},
+        {{.offset = 8, .ndims = 1, .count = {4}, .stride = {2}}, "in[8:15:2]"},
+        {{.offset = 8, .ndims = 2, .count = {4, 2}, .stride = {16, 1}}, "in[8 + 4/16 x 2]"},
+        {{.offset = 0, .ndims = 2, .count = {2, 3}, .stride = {3, 1}, .rows = rows},
+         "in[0 + 2 listed/3 x 3]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lierne_route *r;
+        lierne_stage *s;
+        lierne_message *m;
+        lierne_text text = {0};
+        cr_assert_eq(lierne_route_create(&r, 0, 100, 0), LIERNE_OK);
+        cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+        cr_assert_eq(lierne_messages_add(&s->sends, 1, LIERNE_BUFFER_IN, &m), LIERNE_OK);
+        cr_assert_eq(lierne_message_add(m, cases[i].block), LIERNE_OK);
+        lierne_route_print(r, &text);
+        cr_expect(strstr(text.data, cases[i].text), "%s: %s", cases[i].text, text.data);
+        lierne_text_clear(&text);
+        lierne_route_destroy(r);
+    }
 }
 
 Test(route, a_view_is_found_and_only_a_view) {
