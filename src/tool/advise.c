@@ -12,12 +12,13 @@ static const char help[] =
     "\n"
     "  -b, --bridge=B       the bridge\n"
     "      --side=SIDE      whose dims are put in order: src (default) or dst\n"
+    "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
     "\n"
-    "Counts what ranks receive from other ranks and, where FILE has nodes, from other nodes, with\n"
-    "direct routing, forward and adjoint. Up to 512 ranks it also says what any order of the\n"
-    "grid's ranks can save at most.\n"
+    "Counts what ranks receive from other ranks and, where FILE has nodes, from other nodes,\n"
+    "forward and adjoint, as lierne plan does with algorithm direct and the same routing. Up\n"
+    "to 512 ranks it also says what any order of the grid's ranks can save at most.\n"
     "Exit status: 0 printed, 1 FILE has errors or the bridge cannot be planned,\n"
     "2 usage error or unreadable file.\n";
 
@@ -135,7 +136,9 @@ static int advise_bridge(const tool_bridge *bridge, bool dst, bool json, char **
                 .view = dst ? spec->dst_view : spec->src_view,
                 .nodes = lierne_config_get_nodes(bridge->config)};
     a.ndims = lierne_grid_get_ndims(a.grid, a.view);
-    int status = advise(&a, json, argv);
+    a.sim = tool_bridge_sim(bridge, argv);
+    int status = a.sim ? advise(&a, json, argv) : TOOL_USAGE;
+    lierne_sim_destroy(a.sim);
     free(a.position);
     return status;
 }
@@ -146,6 +149,7 @@ int tool_place(int argc, char **argv) {
     bool json = false;
     const tool_option options[] = {{"bridge", 'b', &bridge.name, NULL, NULL},
                                    {"side", 0, &side, NULL, "src dst"},
+                                   {"routing", 0, &bridge.routing, NULL, "auto direct balanced"},
                                    {"format", 0, &format, NULL, "text json"}};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     status = status < 0 ? tool_json(argv, format, &json) : status;
@@ -156,6 +160,7 @@ int tool_place(int argc, char **argv) {
     if (status < 0 && side && strcmp(side, "src") != 0 && strcmp(side, "dst") != 0) {
         return tool_usage(argv, "--side is '%s', must be src or dst", side);
     }
+    status = status < 0 ? tool_bridge_routing(&bridge, argv) : status;
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
     if (status < 0) {
         status = advise_bridge(&bridge, side && strcmp(side, "dst") == 0, json, argv);

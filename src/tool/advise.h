@@ -9,11 +9,13 @@ typedef struct advise_order {
     int dims[LIERNE_MAX_DIMS]; /* fastest first, as indices of the dims of today */
     int64_t bytes[2];          /* received from other ranks */
     int64_t between[2];        /* of these, from other nodes */
+    bool balanced;             /* the routing, of either direction; else direct */
 } advise_order;
 
 typedef struct advice {
     const tool_bridge *bridge;
-    bool dst; /* the grid that is arranged is the destination's */
+    lierne_sim *sim; /* for plans */
+    bool dst;        /* the grid that is arranged is the destination's */
     const lierne_grid *grid;
     const char *view;
     int ndims;

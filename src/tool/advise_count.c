@@ -1,10 +1,8 @@
-/* Bytes are counted over the routes that direct routing gives each rank. Those of an order are the
- * routes of the same bridge on a grid with the dims in that order. */
+/* Bytes are counted over the routes that lierne plan has. Those of an order are the routes of the
+ * same bridge on a grid with the dims in that order. */
 #include "advise.h"
 
-#include "lierne/redistribute.h"
-
-#include <stdlib.h>
+#include <string.h>
 
 int64_t advise_bytes(const advise_order *order) {
     return order->bytes[LIERNE_DIRECTION_FORWARD] + order->bytes[LIERNE_DIRECTION_ADJOINT];
@@ -25,17 +23,29 @@ static void count_messages(const advice *a, advise_order *order, int d, int rank
     }
 }
 
-static lierne_status count_direction(const advice *a, advise_order *order, int d,
-                                     const lierne_layout *from, const lierne_layout *to) {
-    lierne_status status = LIERNE_OK;
-    for (int rank = 0; status == LIERNE_OK && rank < a->bridge->world; rank++) {
-        lierne_route *route;
-        status = lierne_route_create_redistribute(&route, NULL, from, to, rank, a->nodes);
-        for (size_t i = 0; status == LIERNE_OK && i < route->stages.count; i++) {
-            count_messages(a, order, d, rank, &route->stages.at[i].recvs);
-        }
-        lierne_route_destroy(route);
+static lierne_status count_direction(const advice *a, advise_order *order, int d, int rank,
+                                     const lierne_plan *plan) {
+    const lierne_route *route;
+    lierne_status status = lierne_plan_get_route(&route, plan, (lierne_direction)d);
+    for (size_t i = 0; status == LIERNE_OK && i < route->stages.count; i++) {
+        count_messages(a, order, d, rank, &route->stages.at[i].recvs);
     }
+    return status;
+}
+
+static lierne_status count_rank(const advice *a, advise_order *order, int rank,
+                                const lierne_bridge_spec *spec) {
+    lierne_report report = {.size = sizeof report};
+    lierne_plan *plan;
+    lierne_status status =
+        tool_bridge_plan(&plan, lierne_sim_get_context(a->sim, rank), spec, TOOL_DIRECT);
+    for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
+         d++) {
+        status = lierne_plan_get_report(&report, plan, (lierne_direction)d);
+        order->balanced |= status == LIERNE_OK && strcmp(report.algorithm, "balanced") == 0;
+        status = status == LIERNE_OK ? count_direction(a, order, d, rank, plan) : status;
+    }
+    lierne_plan_destroy(plan);
     return status;
 }
 
@@ -59,7 +69,6 @@ lierne_status advise_count(const advice *a, advise_order *order) {
     lierne_bridge_spec spec = a->bridge->spec;
     const lierne_placement **given = a->dst ? &spec.dst_placements : &spec.src_placements;
     lierne_placement placements[LIERNE_MAX_DIMS];
-    lierne_layout *src = NULL, *dst = NULL, *gradient = NULL;
     lierne_grid *grid;
     for (int d = 0; *given && d < a->ndims; d++) {
         placements[d] = (*given)[order->dims[d]];
@@ -69,17 +78,11 @@ lierne_status advise_count(const advice *a, advise_order *order) {
     *(a->dst ? &spec.dst : &spec.src) = grid;
     *(a->dst ? &spec.dst_view : &spec.src_view) = NULL;
     if (status == LIERNE_OK) {
-        status = lierne_layout_create_bridge(&src, &dst, &gradient, &spec);
+        status = lierne_bridge_check(&spec); /* sim would keep the first rank's error */
     }
-    if (status == LIERNE_OK) {
-        status = count_direction(a, order, LIERNE_DIRECTION_FORWARD, src, dst);
+    for (int rank = 0; status == LIERNE_OK && rank < a->bridge->world; rank++) {
+        status = count_rank(a, order, rank, &spec);
     }
-    if (status == LIERNE_OK) {
-        status = count_direction(a, order, LIERNE_DIRECTION_ADJOINT, gradient, src);
-    }
-    lierne_layout_destroy(src);
-    lierne_layout_destroy(dst);
-    lierne_layout_destroy(gradient);
     lierne_grid_destroy(grid);
     return status;
 }

@@ -6,6 +6,10 @@
 
 static const char *const directions[2] = {"forward", "adjoint"};
 
+static const char *routing_of(const advise_order *order) {
+    return order->balanced ? "balanced" : "direct";
+}
+
 static void print_order(const advice *a, const advise_order *order) {
     for (int d = 0; d < a->ndims; d++) {
         fputs(d ? "," : "", stdout);
@@ -27,6 +31,7 @@ static void print_text(const advice *a, const advise_order *order) {
         return;
     }
     print_order(a, order);
+    printf("  routing: %s\n", routing_of(order));
     for (int d = 0; d < 2; d++) {
         printf("  %s between ranks: %s (%" PRId64 " bytes)\n", directions[d],
                tool_bytes(text, order->bytes[d]), order->bytes[d]);
@@ -67,7 +72,7 @@ static void print_json(const advice *a, const char *key, const advise_order *ord
         fputs(d ? "," : "", stdout);
         tool_print_string(stdout, lierne_grid_get_dim_name(a->grid, a->view, order->dims[d]));
     }
-    printf("]");
+    printf("],\"routing\":\"%s\"", routing_of(order));
     for (int d = 0; d < 2; d++) {
         printf(",\"%s\":{\"bytes\":%" PRId64, directions[d], order->bytes[d]);
         if (a->nodes) {

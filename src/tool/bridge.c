@@ -62,6 +62,13 @@ static int read_links(char **argv, tool_bridge *bridge) {
                              bridge->links);
 }
 
+int tool_bridge_routing(const tool_bridge *bridge, char **argv) {
+    return !bridge->routing || find(routings, bridge->routing) >= 0
+               ? -1
+               : tool_usage(argv, "--routing is '%s', must be auto, direct or balanced",
+                            bridge->routing);
+}
+
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions) {
     static const char *const usual[] = {"text", "json", NULL};
@@ -96,10 +103,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
         return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",
                           bridge->algorithm);
     }
-    if (status < 0 && bridge->routing && find(routings, bridge->routing) < 0) {
-        return tool_usage(argv, "--routing is '%s', must be auto, direct or balanced",
-                          bridge->routing);
-    }
+    status = status < 0 ? tool_bridge_routing(bridge, argv) : status;
     return status < 0 && bridge->links ? read_links(argv, bridge) : status;
 }
 
@@ -127,7 +131,7 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
 int tool_bridge_load(tool_bridge *bridge, char **argv) {
     int status = tool_inline_given(&bridge->given)
                      ? tool_inline_load(argv, &bridge->given, false, &bridge->config)
-                     : tool_load_valid(argv, bridge->path, &bridge->config);
+                     : tool_load_valid(argv, bridge->path, bridge->name, &bridge->config);
     return status < 0 ? tool_bridge_find(bridge, argv) : status;
 }
 

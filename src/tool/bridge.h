@@ -30,6 +30,8 @@ typedef struct tool_bridge {
     tool_algorithm method; /* the one given, or the file's */
 } tool_bridge;
 
+/* Checks --routing. Returns -1, or TOOL_USAGE. */
+int tool_bridge_routing(const tool_bridge *bridge, char **argv);
 /* Parses the options that all have (--bridge, --algorithm, --routing, --links,
  * --format) and those of the subcommand.
  * Returns -1 to go on, or the exit status to end with. */

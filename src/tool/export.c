@@ -162,7 +162,7 @@ int tool_export(int argc, char **argv) {
     if (status < 0 && (!q.name || !q.to)) {
         return tool_usage(argv, "%s is missing", q.name ? "--to" : "--grid");
     }
-    status = status < 0 ? tool_load_valid(argv, q.path, &config) : status;
+    status = status < 0 ? tool_load_valid(argv, q.path, NULL, &config) : status;
     if (status < 0) {
         q.config = config;
         q.grid = lierne_config_get_grid(config, q.name);

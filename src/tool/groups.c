@@ -103,7 +103,7 @@ int tool_groups(int argc, char **argv) {
     question q = {.view = "base"};
     lierne_config *config = NULL;
     int status = parse(argc, argv, &q);
-    status = status < 0 ? tool_load_valid(argv, q.path, &config) : status;
+    status = status < 0 ? tool_load_valid(argv, q.path, NULL, &config) : status;
     if (status < 0) {
         status = print_groups(argv, &q, config);
     }

@@ -26,11 +26,13 @@ typedef struct import_grid {
     import_dims views[IMPORT_VIEWS];
     int nviews;
     int64_t offset;
+    int64_t heads; /* attention heads; 0: not given */
 } import_grid;
 
 typedef struct import_world {
     int64_t world;    /* --world-size; 0: not given */
     const char *name; /* --name, of the only grid */
+    const char *set;  /* --set, variables of a script: "TP=8,PP=4"; NULL: not given */
     import_grid grids[IMPORT_GRIDS];
     int ngrids;
     char **argv; /* for messages */

@@ -2,9 +2,11 @@
 #include "tool.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <string.h>
 
 static int run_completion(int argc, char **argv);
+static int run_help_of(int argc, char **argv);
 
 static const tool_command commands[] = {
     {"check", "lierne check", tool_check, "validate configurations, all errors at once", NULL},
@@ -25,6 +27,8 @@ static const tool_command commands[] = {
     {"info", "lierne info", tool_info, "say what memory and transports this installation has",
      NULL},
     {"completion", "lierne completion", run_completion, "print completion for a shell", "bash zsh"},
+    {"help", "lierne help", run_help_of, "show the help of a command",
+     "check groups plan simulate run draw schedule hang import export place info completion"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -59,6 +63,46 @@ static int finish(int status) {
     return status;
 }
 
+static const tool_command *find_command(const char *name) {
+    for (int i = 0; i < NCOMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    tool_usage((char *[]){"lierne"},
+               "there is no command '%s', only check, groups, plan, simulate, run, draw, schedule, "
+               "hang, import, export, place, info, completion and help",
+               name);
+    return NULL;
+}
+
+static int run_help_of(int argc, char **argv) {
+    static const char text[] =
+        "Usage: lierne help [COMMAND]\n"
+        "Shows the help of a command, as 'lierne COMMAND --help' does, or the list of commands.\n"
+        "\n"
+        "  -h, --help  show this help\n"
+        "\n"
+        "Exit status: 0 shown, 2 usage error.\n";
+    int status = tool_parse(argc, argv, text, NULL, 0);
+    if (status >= 0) {
+        return status;
+    }
+    if (argc - optind > 1) {
+        return tool_usage(argv, "%d commands given, must be at most 1", argc - optind);
+    }
+    if (optind == argc) {
+        print_help(stdout);
+        return TOOL_VALID;
+    }
+    const tool_command *command = find_command(argv[optind]);
+    if (!command) {
+        return TOOL_USAGE;
+    }
+    optind = 1;
+    return command->run(2, (char *[]){(char *)command->called, (char *)"--help", NULL});
+}
+
 static bool is_option(const char *arg, const char *name, const char *letter) {
     return strcmp(arg, name) == 0 || strcmp(arg, letter) == 0;
 }
@@ -76,14 +120,10 @@ int main(int argc, char **argv) {
         printf("lierne %s\n", lierne_version());
         return finish(TOOL_VALID);
     }
-    for (int i = 0; i < NCOMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            argv[1] = (char *)commands[i].called;
-            return finish(commands[i].run(argc - 1, argv + 1));
-        }
+    const tool_command *command = find_command(argv[1]);
+    if (!command) {
+        return TOOL_USAGE;
     }
-    return tool_usage((char *[]){"lierne"},
-                      "there is no command '%s', only check, groups, plan, simulate, run, "
-                      "draw, schedule, hang, import, export, place, info and completion",
-                      argv[1]);
+    argv[1] = (char *)command->called;
+    return finish(command->run(argc - 1, argv + 1));
 }

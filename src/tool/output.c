@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 int tool_load(char **argv, const char *path, lierne_config **out) {
@@ -10,12 +11,27 @@ int tool_load(char **argv, const char *path, lierne_config **out) {
     return *out ? -1 : tool_failed(argv);
 }
 
-int tool_load_valid(char **argv, const char *path, lierne_config **out) {
+/* A warning of another bridge than the one that was asked for. */
+static bool is_of_other(const lierne_config *config, const lierne_diagnostic *d,
+                        const char *bridge) {
+    static const char list[] = "/bridges/";
+    if (!bridge || d->severity == LIERNE_SEVERITY_ERROR ||
+        strncmp(d->pointer, list, sizeof list - 1) != 0) {
+        return false;
+    }
+    const char *name =
+        lierne_config_get_bridge_name(config, (int)strtol(d->pointer + sizeof list - 1, NULL, 10));
+    return name && strcmp(name, bridge) != 0;
+}
+
+int tool_load_valid(char **argv, const char *path, const char *bridge, lierne_config **out) {
     bool valid = true;
     int status = tool_load(argv, path, out);
     for (int i = 0; i < lierne_config_get_ndiagnostics(*out); i++) {
         const lierne_diagnostic *diagnostic = lierne_config_get_diagnostic(*out, i);
-        tool_print_diagnostic(stderr, path, diagnostic);
+        if (!is_of_other(*out, diagnostic, bridge)) {
+            tool_print_diagnostic(stderr, path, diagnostic);
+        }
         valid = valid && diagnostic->severity != LIERNE_SEVERITY_ERROR;
     }
     if (status < 0 && !valid) {

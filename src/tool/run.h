@@ -94,8 +94,6 @@ int run_measure(run_state *run);
 
 /* Writes what the recorders of all ranks have to run->trace, if it is set. Returns likewise. */
 int run_write_trace(const run_state *run);
-/* -b means the smallest size where a size follows it, as in nccl-tests, and else the bridge. */
-void run_sweep_letters(int argc, char **argv);
 /* The options, NULL where they are not given. Returns -1, or TOOL_USAGE. */
 int run_sweep_parse(char **argv, const char *least, const char *most, const char *factor,
                     run_sweep *sweep);

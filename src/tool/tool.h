@@ -74,7 +74,7 @@ int tool_one_file(int argc, char **argv, const char **path);
 int tool_load(char **argv, const char *path, lierne_config **out);
 /* The same for a subcommand that needs it without errors: diagnostics go to stderr. Returns -1, or
  * the exit status to end with, and *out is NULL then. */
-int tool_load_valid(char **argv, const char *path, lierne_config **out);
+int tool_load_valid(char **argv, const char *path, const char *bridge, lierne_config **out);
 /* The same for a text that the command has made; quiet: diagnostics are not printed. */
 int tool_load_text(char **argv, const char *text, size_t length, bool quiet, lierne_config **out);
 

@@ -35,7 +35,7 @@ def total(report, key):
     return sum(report[direction].get(key, 0) for direction in ("forward", "adjoint"))
 
 
-def planned(tool, config, bridge, side):
+def planned(tool, config, bridge, side, routing):
     """(order, report) of each order that can be planned; a grid of its own for this side."""
     counted = []
     grid = config["grids"][bridge[side]]
@@ -48,15 +48,16 @@ def planned(tool, config, bridge, side):
             other["grids"].pop(bridge[side])
             named = {b["src"] for b in other["bridges"]} | {b["dst"] for b in other["bridges"]}
             other["grids"] = {name: other["grids"][name] for name in other["grids"] if name in named}
-        plan = run(tool, "plan", other, bridge["name"], "--algorithm", "direct", "--routing", "direct")
+        plan = run(tool, "plan", other, bridge["name"], "--algorithm", "direct", *routing)
         if plan:
             counted.append((order, plan["report"]))
     return counted
 
 
-def compare(tool, config, bridge, side, bad):
-    advice = run(tool, "place", config, bridge["name"], "--side", side)
-    counted = planned(tool, config, bridge, side)
+def compare(tool, config, bridge, side, bad, routing=()):
+    """routing: options of both commands; without any they must choose the same one by themselves."""
+    advice = run(tool, "place", config, bridge["name"], "--side", side, *routing)
+    counted = planned(tool, config, bridge, side, routing)
     name = f"{bridge['name']} {side}"
     if not advice or len(counted) != advice["orders"]:
         bad.append(f"{name}: {len(counted)} orders, {advice}")
@@ -64,6 +65,8 @@ def compare(tool, config, bridge, side, bad):
     found = {tuple(order): report for order, report in counted}
     for key in ("today", "best", "fewest_between_nodes"):
         mine = advice.get(key)
+        if mine and found[tuple(mine["order"])]["routing"] != mine["routing"]:
+            bad.append(f"{name}: {key} has another routing: {mine}")
         for direction in ("forward", "adjoint") if mine else ():
             for what, bytes_ in mine[direction].items():
                 if found[tuple(mine["order"])][direction][what] != bytes_:
@@ -153,6 +156,7 @@ def main():
             for side in ("src", "dst"):
                 before = len(bad)
                 compare(tool, config, bridge, side, bad)
+                compare(tool, config, bridge, side, bad, ("--routing", "direct"))
                 bad[before:] = [f"{os.path.basename(path)}: {line}" for line in bad[before:]]
     print("\n".join(bad[:20]))
     return 1 if bad else 0

@@ -99,6 +99,28 @@ grep -qF '"order": ["tp", "cp", "pp", "dp"]' "$work/out"
 verdict $? "megatron: dp is slowest"
 "$lierne" export "$work/out" -g llm -t megatron | grep -qF -- --use-tp-pp-dp-mapping
 verdict $? "megatron: and is exported so"
+imports "the default order" megatron -w 16 -- --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 2 --context-parallel-size 2
+grep -qF '"order": ["tp", "cp", "dp", "pp"]' "$work/out"
+verdict $? "megatron: the default order is Megatron-LM's"
+# shellcheck disable=SC2016 # variables of the script
+printf '%s\n' 'torchrun pretrain.py --tensor-model-parallel-size $TP_SIZE \' \
+    '  --pipeline-model-parallel-size "${PP}" --num-attention-heads 64' >"$work/variables.sh"
+TP_SIZE=8 PP=2 imports "variables of the environment" megatron "$work/variables.sh" -w 32
+grep -qF '"shape": {"tp": 8, "cp": 1, "dp": 2, "pp": 2}' "$work/out" && grep -qF '"heads": 64' "$work/out"
+verdict $? "megatron: variables and heads: $(cat "$work/out")"
+PP=16 imports "variables of --set" megatron "$work/variables.sh" -w 32 --set TP_SIZE=4,PP=2
+grep -qF '"shape": {"tp": 4, "cp": 1, "dp": 4, "pp": 2}' "$work/out"
+verdict $? "megatron: --set comes first: $(cat "$work/out")"
+TP_SIZE=8 rejects "megatron, a variable that is not set" 2 \
+    "is '\${PP}', which is not set: set it in the environment, or give --set PP=8" megatron "$work/variables.sh" -w 32
+TP_SIZE=x PP=2 rejects "megatron, a variable that is no number" 2 "is 'x', must be a whole number" \
+    megatron "$work/variables.sh" -w 32
+# shellcheck disable=SC2016 # an expression of the shell
+rejects "megatron, an expression" 2 'must be a whole number in digits, $NAME or ${NAME}' megatron -w 8 -- \
+    --tensor-model-parallel-size '${TP:-2}'
+rejects "megatron, heads that tp does not divide" 1 "25 heads are not divisible by tp 2" megatron -w 8 -- \
+    --tensor-model-parallel-size 2 --num-attention-heads 25
 rejects "megatron without a world" 1 "give --world-size" megatron "$work/train.sh"
 rejects "megatron, 60 ranks" 1 "60 ranks are not a multiple of 16" megatron "$work/train.sh" -w 60
 rejects "megatron, no file" 2 "cannot read" megatron "$work/none.sh" -w 64

@@ -37,22 +37,22 @@ says "no number" "$work/err" "--launch is 'eight', must be a whole number from 1
 ends "no bridge" 2 $file -b none --launch 8
 ends "no MPI" 2 $file -b $bridge
 says "no MPI" "$work/err" "--launch N does without"
-(sleep 1 && exec timeout 100 "$work/lierne" run $file -b $bridge --launch 8 -n 1 -b 1K 2>"$work/err") | : # gone by then
+(sleep 1 && exec timeout 100 "$work/lierne" run $file -b $bridge --launch 8 -n 1 --minbytes 1K 2>"$work/err") | : # gone by then
 [ "${PIPESTATUS[0]}" = 141 ] && ! [ -s "$work/err" ]
 verdict $? "a reader that has enough is no error: $(cat "$work/err")"
 
 # Sizes, as nccl-tests has them. A unit of this tensor is 1 KiB.
-ends sizes 0 $file -b $bridge --launch 8 -b 1K -e 16k -f 4 -n 3 -w 0
+ends sizes 0 $file -b $bridge --launch 8 --minbytes 1K -e 16k -f 4 -n 3 -w 0
 [ "$(grep -v '^#' "$work/out" | awk '{ print $1, $2, $3, $4, $5, $9, $13 }' | xargs)" = "$(for size in 1 4 16; do
     for algorithm in direct collective; do echo "$size KiB $((size * 512)) bf16 $algorithm 0 0"; done
 done | xargs)" ]
 verdict $? "sizes: $(cat "$work/out")"
 says sizes "$work/out" "on 8 ranks, 3 rounds after 0 of warm-up"
 says sizes "$work/out" "# forward and adjoint are right"
-ends "sizes of one unit" 0 $file --bridge $bridge --launch 8 -b 1 -e 1400 -n 1 -a direct
+ends "sizes of one unit" 0 $file --bridge $bridge --launch 8 --minbytes 1 -e 1400 -n 1 -a direct
 [ "$(grep -cv '^#' "$work/out")" = 1 ] && grep -q '1 KiB          512   bf16 ' "$work/out"
 verdict $? "sizes of one unit: $(cat "$work/out")"
-ends csv 0 $file -b $bridge --launch 8 --format csv -b 4K -e 8K -n 2
+ends csv 0 $file -b $bridge --launch 8 --format csv --minbytes 4K -e 8K -n 2
 awk -F, 'NR == 1 { exit !/^size,count,type,algorithm,direction,time_us,low_us,high_us,algbw_gbs,busbw_gbs,wrong$/ }' "$work/out"
 verdict $? "csv: $(head -n 1 "$work/out")"
 # 8 dp ranks of the source, 4 of the destination: a rank receives or sends a quarter of the tensor, in
@@ -62,18 +62,20 @@ awk -F, 'function off(a, b) { return a < b - 0.0002 || a > b + 0.0002 }
         $1 != 2 * $2 || $3 != "bf16" || $11 != 0 || $7 > $6 || $6 > $8) { print; bad = 1 }
     END { exit bad || NR != 9 }' "$work/out" >"$work/wrong"
 verdict $? "csv: $(cat "$work/wrong" "$work/out")"
-ends "sizes, json" 0 $file -b $bridge --launch 8 --format json -b 4K -e 8K -n 1 -a direct
+ends "sizes, json" 0 $file -b $bridge --launch 8 --format json --minbytes 4K -e 8K -n 1 -a direct
 says "sizes, json" "$work/out" '"world":8,"sizes":[{"bytes":4096,"count":2048,"dtype":"bf16","algorithms":{"direct":{"right":true,'
 says "sizes, json" "$work/out" '"busiest_rank_bytes":1024}}}}},{"bytes":8192,"count":4096,"dtype":"bf16",'
 ends "no size" 2 $file -b $bridge --launch 8 -e eight
 says "no size" "$work/err" "--maxbytes is 'eight', must be bytes in digits, as 4096, 512K, 8M or 1G"
 [ "$(wc -l <"$work/err")" = 2 ]
 verdict $? "no size: said by more than one rank: $(cat "$work/err")"
-ends "a size past the largest" 2 $file --bridge $bridge --launch 8 -b 99999999999999999999
+ends "a size past the largest" 2 $file --bridge $bridge --launch 8 --minbytes 99999999999999999999
 says "a size past the largest" "$work/err" "--minbytes is '99999999999999999999', must be from 1 to 8388607G"
-ends "size 0" 2 $file --bridge $bridge --launch 8 -b 0
-ends "largest below smallest" 2 $file --bridge $bridge --launch 8 -b 8K -e 4K
+ends "size 0" 2 $file --bridge $bridge --launch 8 --minbytes 0
+ends "largest below smallest" 2 $file --bridge $bridge --launch 8 --minbytes 8K -e 4K
 says "largest below smallest" "$work/err" "--maxbytes is 4096, must be at least the smallest size, 8192"
+ends "-b is the bridge alone" 2 $file -b $bridge --launch 8 -b 1K
+says "-b is the bridge alone" "$work/err" "there is no bridge '1K'"
 ends "factor 1" 2 $file --bridge $bridge --launch 8 -e 1M -f 1
 ends "only batch and sequence" 2 --src tp1,dp2 --dst tp1,dp1 --tensor b4,s8 --launch 2 -e 1M
 says "only batch and sequence" "$work/err" "another one is needed to change the size"

@@ -41,6 +41,7 @@ rejects "too many dims" 1 "has 8 dims larger than 1, must be at most 7" "$work/l
 rejects "no bridge" 2 "--bridge is missing" $file
 rejects "another bridge" 2 "there is no bridge 'x' in $file" $file -b x
 rejects "another side" 2 "--side is 'up', must be src or dst" $file -b images_to_language --side up
+rejects "another routing" 2 "--routing is 'x', must be auto, direct or balanced" $file -b images_to_language --routing x
 rejects "another format" 2 "--format is 'xml', must be text or json" $file -b images_to_language --format xml
 rejects "two files" 2 "2 files given, must be 1" $file $file -b images_to_language
 verdicts

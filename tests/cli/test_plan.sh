@@ -469,4 +469,21 @@ fi
 cp "$lierne" "$work/lierne"
 ends "run without lierne-run" 2 "$work/lierne" run $file -b vision_to_llm
 
+# Warnings of other bridges are not this one's; errors are.
+python3 - grids/qwen3-vl-235b-a22b-256.json "$work/two.json" <<'END'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["bridges"] = [dict(config["bridges"][0], name=name) for name in ("one", "other")]
+json.dump(config, open(sys.argv[2], "w"))
+END
+for bridge in one other; do
+    ends "a bridge of two" 0 "$lierne" plan "$work/two.json" -b $bridge
+    [ "$(grep -c "LG103" "$work/err")" = 1 ]
+    verdict $? "plan says the warnings of its bridge alone: $(cat "$work/err")"
+done
+"$lierne" check "$work/two.json" >"$work/out"
+[ "$(grep -c "LG103" "$work/out")" = 2 ]
+verdict $? "check says the warnings of all: $(cat "$work/out")"
+sed 's/"src": "[a-z]*"/"src": "none"/2' "$work/two.json" >"$work/wrong.json"
+ends "an error of another bridge" 1 "$lierne" plan "$work/wrong.json" -b one
 verdicts

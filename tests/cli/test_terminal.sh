@@ -66,7 +66,7 @@ if command -v python3 >/dev/null; then
     escape=$(printf '\033')
     for command in "check $file" "plan $file -b vision_to_llm" "simulate $file -b vision_to_llm" \
         "plan grids/bad/warning-misaligned-dp-ranks.json -b vision_to_llm" \
-        "run $file -b vision_to_llm --launch 8 -n 1 -b 64K" "check grids/bad/size-zero.json"; do
+        "run $file -b vision_to_llm --launch 8 -n 1 --minbytes 64K" "check grids/bad/size-zero.json"; do
         "$lierne" $command >"$work/plain" 2>&1
         grep -q "$escape" "$work/plain"
         verdict $((1 - $?)) "$command: colours in a file"
@@ -93,6 +93,16 @@ fi
 
 # --- completion ---------------------------------------------------------------------------------
 
+# lierne help
+same "help" "$("$lierne" --help)" "$("$lierne" help)"
+for command in $("$lierne" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    same "help $command" "$("$lierne" "$command" --help)" "$("$lierne" help "$command")"
+done
+"$lierne" help nothing >/dev/null 2>"$work/err"
+same "help of no command" "2 1" "$? $(grep -c "there is no command 'nothing', only check" "$work/err")"
+"$lierne" help plan run >/dev/null 2>"$work/err"
+same "help of two commands" "2 1" "$? $(grep -c "2 commands given, must be at most 1" "$work/err")"
+
 "$lierne" completion bash >"$work/completion"
 verdict $? "completion bash"
 bash -n "$work/completion"
@@ -109,6 +119,7 @@ done
 same "formats of check" "text json sarif github junit" "$(complete_words lierne check --format = "" | xargs)"
 same "formats of run" "json" "$(complete_words lierne run $file --format = j | xargs)"
 same "formats of draw" "svg dot text" "$(complete_words lierne draw mesh $file --format "" | xargs)"
+same "commands of help" "plan place" "$(complete_words lierne help pl | xargs)"
 same "pictures" "matrix mesh" "$(complete_words lierne draw m | sort | xargs)"
 same "files" "grids/encoder-llm-8.json" "$(complete_words lierne plan grids/enc | xargs)"
 "$lierne" completion zsh >"$work/_lierne"

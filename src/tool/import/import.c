@@ -20,6 +20,8 @@ static const char help[] =
     "\n"
     "  -w, --world-size=N   ranks of the job; megatron and torchtitan need it\n"
     "      --name=G         the grid's name, where there is one (default: llm)\n"
+    "      --set=NAME=N,... variables of a script of megatron, as TP=8,PP=4; others\n"
+    "                       are taken from the environment\n"
     "  -h, --help           show this help\n"
     "\n"
     "Exit status: 0 written, 1 contradictory or ambiguous, 2 usage error or unreadable file.\n";
@@ -77,6 +79,9 @@ static void print_world(FILE *out, const import_world *world, const char *format
         print_dims(out, &grid->base, "      ");
         if (grid->offset) {
             fprintf(out, ",\n      \"rank_offset\": %" PRId64, grid->offset);
+        }
+        if (grid->heads) {
+            fprintf(out, ",\n      \"heads\": %" PRId64, grid->heads);
         }
         print_views(out, grid);
         fputs("\n    }", out);
@@ -138,7 +143,8 @@ int tool_import(int argc, char **argv) {
     import_world world = {.argv = argv};
     const char *size = NULL;
     const tool_option options[] = {{"world-size", 'w', &size, NULL, NULL},
-                                   {"name", 0, &world.name, NULL, NULL}};
+                                   {"name", 0, &world.name, NULL, NULL},
+                                   {"set", 0, &world.set, NULL, NULL}};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     if (status < 0 && optind == argc) {
         status = tool_usage(argv, "no format given");

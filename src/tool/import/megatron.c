@@ -1,18 +1,18 @@
 /* Megatron-LM's flags. Its order is tp-cp-ep-dp-pp, the fastest first, and tp-cp-ep-pp-dp with
  * --use-tp-pp-dp-mapping; dp is what remains of the world, and the expert layout folds over the
  * same ranks with pp in common (megatron/core/parallel_state.py). Flags that do not change the
- * layout are passed over: a training script has hundreds. */
+ * layout are passed over: a training script has hundreds. A size may be a variable of the shell.
+ * Its assignments in the script are not followed, because they may depend on anything. */
 #include "tool/import.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TP, PP, CP, EP, EXPT_TP, NFLAGS };
+enum { TP, PP, CP, EP, EXPT_TP, HEADS, NFLAGS, MOST_DIGITS = 32 };
 
-static const char *const flags[NFLAGS] = {"--tensor-model-parallel-size",
-                                          "--pipeline-model-parallel-size",
-                                          "--context-parallel-size", "--expert-model-parallel-size",
-                                          "--expert-tensor-parallel-size"};
+static const char *const flags[NFLAGS] = {
+    "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size",
+    "--expert-model-parallel-size", "--expert-tensor-parallel-size",  "--num-attention-heads"};
 
 /* A layout of its own for the encoder: another description of the same ranks. */
 static const char *const rejected[] = {"--encoder-tensor-model-parallel-size",
@@ -32,12 +32,56 @@ static const char *value_of(const char *word, const char *flag, const char *next
     return word[length] ? word + length + 1 : next ? next : "";
 }
 
+/* "TP" of "$TP" and "${TP}", and its length; NULL: the word is another one. */
+static const char *variable_of(const char *word, size_t *length) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    bool braces = word[0] == '$' && word[1] == '{';
+    const char *name = word + 1 + braces;
+    *length = word[0] == '$' ? strspn(name, letters) : 0;
+    return *length > 0 && strcmp(name + *length, braces ? "}" : "") == 0 ? name : NULL;
+}
+
+/* What --set says of a variable, else the environment; NULL: neither. */
+static const char *find_variable(const import_world *world, const char *name, size_t length,
+                                 char value[MOST_DIGITS]) {
+    for (const char *at = world->set; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        if (strncmp(at, name, length) == 0 && at[length] == '=') {
+            at += length + 1;
+            snprintf(value, MOST_DIGITS, "%.*s", (int)strcspn(at, ","), at);
+            return value;
+        }
+    }
+    char own[IMPORT_NAME];
+    snprintf(own, sizeof own, "%.*s", (int)length, name);
+    return getenv(own);
+}
+
+/* The number that follows a flag, as it is or in a variable. */
+static int read_size(const import_world *world, const char *flag, const char *word, int64_t *size) {
+    char text[MOST_DIGITS];
+    size_t length;
+    const char *name = variable_of(word, &length);
+    const char *value = name ? find_variable(world, name, length, text) : word;
+    if (name && !value) {
+        return tool_usage(world->argv,
+                          "%s is '%s', which is not set: set it in the environment, or give "
+                          "--set %.*s=8",
+                          flag, word, (int)length, name);
+    }
+    if (*value == '$') {
+        return tool_usage(world->argv,
+                          "%s is '%s', must be a whole number in digits, $NAME or ${NAME}", flag,
+                          value);
+    }
+    return import_number(world, flag, value, 1, size);
+}
+
 static int read_word(const import_world *world, flags_read *read, const char *word,
                      const char *next) {
     int64_t size;
     for (int f = 0; f < NFLAGS; f++) {
         const char *value = value_of(word, flags[f], next);
-        int status = value ? import_number(world, flags[f], value, 1, &size) : -1;
+        int status = value ? read_size(world, flags[f], value, &size) : -1;
         if (status >= 0) {
             return status;
         }
@@ -104,6 +148,7 @@ static int add_layout(import_world *world, flags_read *read) {
     if (!grid) {
         return status < 0 ? TOOL_INVALID : status;
     }
+    grid->heads = read->size[HEADS];
     import_add_dim(&grid->base, "tp", tp);
     import_add_dim(&grid->base, "cp", cp);
     add_in_order(&grid->base, read->dp_slowest, "dp", dp, pp);

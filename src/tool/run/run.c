@@ -15,7 +15,7 @@ static const char help[] =
     "MPI, or on those of mpirun. Every rank must be able to read FILE.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
-    "  -b, --minbytes=S     sizes of the tensor: the smallest, as 4096, 512K, 8M or 1G\n"
+    "      --minbytes=S     sizes of the tensor: the smallest, as 4096, 512K, 8M or 1G\n"
     "  -e, --maxbytes=S     the largest (default: the smallest)\n"
     "  -f, --stepfactor=N   from one to the next (default 2)\n"
     "  -l, --launch=N       start N ranks on this node\n"
@@ -52,7 +52,6 @@ static int parse(run_state *run, int argc) {
     run->bridge.formats = formats;
     run->rounds = ROUNDS;
     run->warmup = WARMUP;
-    run_sweep_letters(argc, run->argv);
     int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options,
                                    sizeof options / sizeof *options);
     run->format = run->bridge.format;

@@ -35,14 +35,6 @@ static int read_size(char **argv, const char *option, const char *text, int64_t 
     return -1;
 }
 
-void run_sweep_letters(int argc, char **argv) {
-    for (int i = 1; i + 1 < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "-b") == 0 && is_size(argv[i + 1])) {
-            argv[i] = (char *)"--minbytes";
-        }
-    }
-}
-
 int run_sweep_parse(char **argv, const char *least, const char *most, const char *factor,
                     run_sweep *sweep) {
     int status = read_size(argv, "--minbytes", least, &sweep->least);
