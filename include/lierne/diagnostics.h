@@ -48,8 +48,8 @@
     X(027, LIMIT,                                                                                  \
       "There are more than 256 grids, 1024 bridges, 16 dims of a grid or 32 views of a grid, or "  \
       "there is no grid.")                                                                         \
-    X(028, TOO_MANY, "The file has more diagnostics than are listed. The first ones are listed.")  \
-    X(040, ORDER_DUPLICATE, "A dim appears twice in an order.")                                     \
+    X(028, TOO_MANY, "The file has more errors than are listed. The first 1000 are listed.")       \
+    X(040, ORDER_DUPLICATE, "A dim appears twice in an order.")                                    \
     X(041, ORDER_MISSING,                                                                          \
       "A dim has a size in the shape but no place in the order. The order is never guessed: it "   \
       "decides which ranks are neighbours.")                                                       \
@@ -151,7 +151,10 @@
       "Sequences would be cut where samples are meant to be.")                                     \
     X(110, SAME_LAYOUT,                                                                            \
       "The source and the destination of a bridge are one grid, in one layout: nothing moves. "    \
-      "One of the two names is probably wrong.")
+      "One of the two names is probably wrong.")                                                   \
+    X(111, TOO_MANY_WARNINGS,                                                                      \
+      "The file has more warnings than are listed. The first 1000 are listed. Errors are listed "  \
+      "all the same.")
 /* clang-format on */
 
 #define LIERNE_DIAGNOSTIC_NUMBER(number) (1##number - 1000)

@@ -2,7 +2,9 @@
  *
  * A file can have as many diagnostics as it has values, each with a pointer as long as its keys. So
  * the list is bounded in number and in bytes: a hostile file cannot turn 16 MiB of text into
- * gigabytes of diagnostics. What does not fit is counted, and one last diagnostic says so. */
+ * gigabytes of diagnostics. What does not fit is counted, and one last diagnostic says so. Errors
+ * and warnings have bounds of their own: many warnings must neither hide an error nor become one.
+ */
 #include "config/read.h"
 
 #include <stdio.h>
@@ -90,13 +92,17 @@ static void free_entry(lierne_config_diagnostic_entry *entry) {
     }
 }
 
+static lierne_severity severity_of(int number) {
+    return number >= LIERNE_DIAGNOSTIC_WARNING ? LIERNE_SEVERITY_WARNING : LIERNE_SEVERITY_ERROR;
+}
+
 static lierne_status push(const lierne_reader *r, int number, lierne_json_place place, int node,
                           const char *message, const char *hint) {
     lierne_config *config = r->config;
     lierne_config_diagnostic_entry entry = {.order = (int)config->diagnostics.count};
     lierne_diagnostic *f = &entry.diagnostic;
-    f->severity =
-        number >= LIERNE_DIAGNOSTIC_WARNING ? LIERNE_SEVERITY_WARNING : LIERNE_SEVERITY_ERROR;
+    f->severity = severity_of(number);
+    entry.more = config->listed[f->severity].full;
     f->code = diagnostic_code(number);
     f->line = place.line;
     f->column = place.column;
@@ -108,29 +114,41 @@ static lierne_status push(const lierne_reader *r, int number, lierne_json_place 
         free_entry(&entry);
         return status;
     }
-    config->diagnostic_bytes += strlen(f->pointer) + strlen(f->message) + strlen(f->hint);
+    config->listed[f->severity].count++;
+    config->listed[f->severity].bytes += strlen(f->pointer) + strlen(f->message) + strlen(f->hint);
     return LIERNE_OK;
+}
+
+/* Whether the list is full; the first time says so. */
+static bool is_full(lierne_reader *r, lierne_severity severity, lierne_json_place place) {
+    bool error = severity == LIERNE_SEVERITY_ERROR;
+    if (r->config->listed[severity].full) {
+        return true;
+    }
+    bool full = r->config->listed[severity].count >= MAX_DIAGNOSTICS ||
+                r->config->listed[severity].bytes > MAX_DIAGNOSTIC_BYTES;
+    r->config->listed[severity].full = full;
+    if (full && error) {
+        r->config->errors++;
+        lierne_reader_ok(r,
+                         push(r, LIERNE_DIAGNOSTIC_TOO_MANY, place, -1,
+                              "the file has more errors than are listed", "correct these first"));
+    } else if (full) {
+        lierne_reader_ok(r,
+                         push(r, LIERNE_DIAGNOSTIC_TOO_MANY_WARNINGS, place, -1,
+                              "the file has more warnings than are listed", "correct these first"));
+    }
+    return full;
 }
 
 static void add_at(lierne_reader *r, int number, lierne_json_place place, int node,
                    const char *hint, const char *format, va_list args) {
-    lierne_config *config = r->config;
     char message[LIERNE_MESSAGE_SIZE];
-    config->errors += number < LIERNE_DIAGNOSTIC_WARNING;
-    if (config->full) {
-        return;
+    r->config->errors += severity_of(number) == LIERNE_SEVERITY_ERROR;
+    if (!is_full(r, severity_of(number), place)) {
+        vsnprintf(message, sizeof message, format, args);
+        lierne_reader_ok(r, push(r, number, place, node, message, hint));
     }
-    config->full = config->diagnostics.count >= MAX_DIAGNOSTICS ||
-                   config->diagnostic_bytes > MAX_DIAGNOSTIC_BYTES;
-    if (config->full) {
-        config->errors++;
-        lierne_reader_ok(r, push(r, LIERNE_DIAGNOSTIC_TOO_MANY, place, -1,
-                                 "the file has more diagnostics than are listed",
-                                 "correct these first"));
-        return;
-    }
-    vsnprintf(message, sizeof message, format, args);
-    lierne_reader_ok(r, push(r, number, place, node, message, hint));
 }
 
 static int node_index(const lierne_reader *r, const lierne_json_node *node) {
@@ -178,6 +196,9 @@ void lierne_diagnostic_add_text(lierne_reader *r) {
 
 static int compare_entries(const void *a, const void *b) {
     const lierne_config_diagnostic_entry *x = a, *y = b;
+    if (x->more != y->more) {
+        return x->more ? 1 : -1;
+    }
     if (x->diagnostic.line != y->diagnostic.line) {
         return x->diagnostic.line < y->diagnostic.line ? -1 : 1;
     }
@@ -189,8 +210,6 @@ static int compare_entries(const void *a, const void *b) {
 
 void lierne_diagnostics_sort(lierne_config *config) {
     size_t count = config->diagnostics.count;
-    /* The diagnostic that says that there are more stays last. */
-    count -= config->full && count > 0;
     if (count > 1) {
         qsort(config->diagnostics.at, count, sizeof *config->diagnostics.at, compare_entries);
     }

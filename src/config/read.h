@@ -16,6 +16,7 @@
 typedef struct lierne_config_diagnostic_entry {
     lierne_diagnostic diagnostic;
     int order; /* in which it was found: keeps sorting stable */
+    bool more; /* says that there are more than are listed: stays last */
     char *texts[3];
 } lierne_config_diagnostic_entry;
 
@@ -40,8 +41,11 @@ typedef struct lierne_config_bridge_entry {
 
 struct lierne_config {
     LIERNE_VEC(lierne_config_diagnostic_entry) diagnostics;
-    size_t diagnostic_bytes;
-    bool full; /* more diagnostics than are listed */
+    struct {
+        size_t count;
+        size_t bytes;
+        bool full; /* more than are listed */
+    } listed[2];   /* by severity */
     int errors;
     int world;
     LIERNE_VEC(lierne_config_grid_entry) grids;

@@ -59,6 +59,49 @@ Test(config_bounds, more_diagnostics_are_said_last) {
     free(text);
 }
 
+/* n bridges that are each a warning (LG110), and then one that is not. */
+static char *many_warnings(int n, const char *last) {
+    char *text = malloc((size_t)n * 200 + 1000), *p = text;
+    p += sprintf(p, "{\"world_size\":2,\"grids\":{\"g\":{\"order\":[\"tp\",\"dp\"],"
+                    "\"shape\":{\"tp\":1,\"dp\":2}}},\"bridges\":[");
+    for (int i = 0; i < n; i++) {
+        p += sprintf(
+            p,
+            "{\"name\":\"b%d\",\"src\":\"g\",\"dst\":\"g\",\"tensor\":{\"axes\":[\"b\",\"h\"],"
+            "\"shape\":{\"b\":1,\"h\":1},\"dtype\":\"u8\"},\"batch\":\"b\"}%s",
+            i, i + 1 < n ? "," : "");
+    }
+    sprintf(p, "]%s}", last);
+    return text;
+}
+
+static int count_code(const lierne_config *config, const char *code) {
+    int n = 0;
+    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
+        n += strcmp(lierne_config_get_diagnostic(config, i)->code, code) == 0;
+    }
+    return n;
+}
+
+/* Each bridge has two: nothing moves, and a dp rank without a sample. */
+Test(config_bounds, many_warnings_are_no_error_and_hide_none) {
+    char *text = many_warnings(600, "");
+    lierne_config *config = parse(text, LIERNE_OK);
+    int n = lierne_config_get_ndiagnostics(config);
+    const lierne_diagnostic *last = lierne_config_get_diagnostic(config, n - 1);
+    cr_expect(n == 1001 && strcmp(last->code, "LG111") == 0, "%d, %s", n, last->code);
+    cr_expect_eq(last->severity, LIERNE_SEVERITY_WARNING);
+    cr_expect_not_null(lierne_config_get_bridge(config, "b599"));
+    lierne_config_destroy(config);
+    free(text);
+    text = many_warnings(600, ",\"unknown\":0");
+    config = parse(text, LIERNE_ERR_CONFIG);
+    cr_expect(count_code(config, "LG021") == 1 && count_code(config, "LG111") == 1 &&
+              count_code(config, "LG028") == 0);
+    lierne_config_destroy(config);
+    free(text);
+}
+
 Test(config_bounds, text_bounds_have_diagnostics) {
     char *text = malloc((size_t)17 << 20);
     memset(text, ' ', (size_t)17 << 20);
