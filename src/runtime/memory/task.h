@@ -285,13 +285,16 @@ LIERNE_INLINE void lierne_task_apply(const lierne_task_table *table, const liern
         lierne_task_reduce(table, call, t, index, unit, dtype);
         return;
     }
+    char *to = lierne_task_address(table, call, t, &blocks[0], index) + inner;
     piece.bits.low = piece.bits.high = 0;
     if (t->kind == LIERNE_TASK_COPY) {
-        lierne_piece_load(&piece, lierne_task_address(table, call, t, &blocks[1], index) + inner,
-                          unit);
+        const char *from = lierne_task_address(table, call, t, &blocks[1], index) + inner;
+        if (from == to) { /* in place, where other tasks of the launch may read it */
+            return;
+        }
+        lierne_piece_load(&piece, from, unit);
     }
-    lierne_piece_store(lierne_task_address(table, call, t, &blocks[0], index) + inner, &piece,
-                       unit);
+    lierne_piece_store(to, &piece, unit);
 }
 
 /* Bytes of a piece in a call. */
