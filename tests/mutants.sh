@@ -83,7 +83,7 @@ make_here() {
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
 #   unit [FILTER] | golden | cli SCRIPT | FOLDER/PROGRAM of tests/ | mpi PROGRAM RANKS [ARGUMENT] |
-#   address PROGRAM RANKS | thread PROGRAM | torch RANKS PROGRAM [TEST...]
+#   address PROGRAM RANKS | emulated PROGRAM [RANKS] | thread PROGRAM | torch RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1
     case $1 in
@@ -110,6 +110,13 @@ catch() {
         timeout -k 5 400 "build/tests/$1" >out 2>&1
         status=$?
         name="$1, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|^FAIL.*' out)"
+        ;;
+    emulated)
+        make_here build "build/emulated/tests/gpu/$2" && make_here build build/tests/launched/launch || return 2
+        # shellcheck disable=SC2086
+        LIERNE_TEST_EXECUTOR=cuda timeout -k 5 400 ${3:+build/tests/launched/launch $3} "build/emulated/tests/gpu/$2" >out 2>&1
+        status=$?
+        name="emulated $2, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|^FAIL.*' out)"
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2

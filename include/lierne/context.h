@@ -148,9 +148,10 @@ LIERNE_API lierne_status lierne_context_abort(lierne_context *context, lierne_st
 LIERNE_API lierne_status lierne_context_progress(lierne_context *context);
 
 /* Returns OK if the context is alive, otherwise the error that killed it, with its message. Also
- * finds calls that failed on a device after lierne_request_end (lierne/cuda.h), and then tells the
- * other ranks as every call does. Does not wait. Not collective. Errors: INVALID (NULL), or the
- * error that killed the context. */
+ * finds calls that failed on a device after lierne_request_end (lierne/cuda.h): every failure of a
+ * call that its stream has passed when this is called. It then tells the other ranks as every call
+ * does. Does not wait. Not collective. Errors: INVALID (NULL), or the error that killed the
+ * context. */
 LIERNE_API lierne_status lierne_context_get_status(lierne_context *context);
 
 /* A buffer of the caller's that another rank may still read or write. */

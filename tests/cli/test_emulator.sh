@@ -72,6 +72,9 @@ run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300
 run "captures on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
+for program in golden layers; do
+    LIERNE_TEST_EXECUTOR=cuda run "$program on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/launched/$program"
+done
 if [ "$long" = long ]; then
     run "all replays" 1000 "$emulated/tests/gpu/replays"
     run "a device of one hardware queue" 300 env EMULATOR_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-MEMORY, THREADS, REPLAYS = ["memory"], ["threads"], ["replays", "60"]
+MEMORY, THREADS, GOLDEN = ["memory"], ["threads"], ["launched/golden"]
 # name, kernel, what is replaced by what, how often it must be there, the program that must fail
 MUTANTS = [
     ("tile_shorter", "copies", r"(setp_lt_u64\(rd\d+, )16384", r"\g<1>16200", 1, MEMORY),
@@ -19,6 +19,7 @@ MUTANTS = [
     ("lists_shifted", "copies", r"(emulator_parameter\(t, 0\) \+ 16\))", r"\1 + 8", 1, MEMORY),
     ("blocks_shifted", "i64", r"(emulator_parameter\(t, 0\) \+ 8\))", r"\1 + 56", 1, MEMORY),
     ("threads_twice", "copies", r"t->thread", "(t->thread & 254)", 1, MEMORY),
+    ("copy_onto_itself", "copies", r"(setp_)eq(_s64\(rd\d+, rd\d+\))", r"\g<1>gt\2", 1, GOLDEN),
     ("sum_is_difference", "f32", r"\badd_rn_f32", "sub_rn_f32", None, MEMORY),
     ("sum_is_product", "f64", r"\badd_rn_f64", "mul_rn_f64", None, MEMORY),
     ("rounded_up", "bf16", r", 32767\)", ", 32768)", None, MEMORY),
@@ -62,9 +63,11 @@ def build(folder, build_folder, text, mutant):
 
 
 def run(emulated, program, kernels):
-    environment = dict(os.environ, **({"EMULATOR_KERNELS": kernels} if kernels else {}))
+    environment = dict(os.environ, LIERNE_TEST_EXECUTOR="cuda",
+                       **({"EMULATOR_KERNELS": kernels} if kernels else {}))
+    launcher = [f"{emulated}/../tests/launched/launch", "2"] if "/" in program[0] else []
     try:
-        return subprocess.run([f"{emulated}/tests/gpu/{program[0]}", *program[1:]], env=environment,
+        return subprocess.run([*launcher, f"{emulated}/tests/gpu/{program[0]}"], env=environment,
                               capture_output=True, timeout=100).returncode != 0
     except subprocess.TimeoutExpired:
         return True
@@ -85,7 +88,7 @@ def main():
         failed += wrong is not None
         print(f"FAIL {mutant[0]}: {wrong}" if wrong else f"{mutant[0]:24} caught by {mutant[5][0]}",
               flush=True)
-    for program in (MEMORY, THREADS):
+    for program in (MEMORY, THREADS, GOLDEN):
         if run(emulated, program, None):
             failed += 1
             print(f"FAIL {program[0]} fails without a mutant")

@@ -39,8 +39,8 @@ typedef struct thread_rank {
     unsigned char from[BYTES], expected[BYTES], got[BYTES];
 } thread_rank;
 
-static thread_rank *open_threads(int rank) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
+static thread_rank *open_threads(int rank, double timeout) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     thread_rank *r = calloc(1, sizeof *r);
     r->rank = rank;
     r->host = open_rank("host", rank, RANKS, &spec);
@@ -86,7 +86,7 @@ static void call(thread_rank *r, lierne_plan *host, lierne_plan *device, int num
 }
 
 static void *compare(void *rank) {
-    thread_rank *r = open_threads((int)(intptr_t)rank);
+    thread_rank *r = open_threads((int)(intptr_t)rank, 20);
     for (int kind = 0; kind < KINDS; kind++) {
         lierne_plan *host = NULL, *device = NULL;
         check(make_plan(&host, r->host, kind) == LIERNE_OK, "planning on host memory");
@@ -106,6 +106,28 @@ static void *compare(void *rank) {
     return NULL;
 }
 
+/* A rank that does not call: the step of the others ends, their streams pass, and the status says
+ * so at once, before anything else has looked. */
+static void *miss(void *rank) {
+    thread_rank *r = open_threads((int)(intptr_t)rank, 2);
+    lierne_plan *plan = NULL;
+    check(make_plan(&plan, r->device, 0) == LIERNE_OK, "planning on the device");
+    meet_ranks();
+    if (r->rank > 0) {
+        cudaMemsetAsync(r->in, 0x11, BYTES, r->streams[0]);
+        check(lierne_plan_forward(plan, r->out, r->in, r->streams[0]) == LIERNE_OK, "a call");
+        check(cudaStreamSynchronize(r->streams[0]) == cudaSuccess, "a stream");
+        check(lierne_context_get_status(r->device) != LIERNE_OK, "a status after a failure");
+    }
+    meet_ranks();
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    meet_ranks();
+    lierne_context_destroy(r->device);
+    r->device = NULL;
+    close_threads(r);
+    return NULL;
+}
+
 int main(void) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
@@ -113,5 +135,8 @@ int main(void) {
         return print_checks();
     }
     run_ranks(compare);
+    if (failed_checks() == 0) {
+        run_ranks(miss);
+    }
     return print_checks();
 }

@@ -4,6 +4,7 @@
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/ipc_context.h"
 #include "lierne/cuda.h"
+#include "runtime/context/watchdog.h"
 
 #include <stdio.h>
 
@@ -29,15 +30,28 @@ static lierne_status prepare(const lierne_context *context, int *device, void **
                              context->rank, lierne_error_text());
 }
 
-static lierne_status open_windows(lierne_context *context, int device) {
+/* With the context, not with its first plan: it lives as long, and plans leave nothing behind. */
+static lierne_status start_watchdog(lierne_context *context, int device) {
+    if (context->own_stream) {
+        return LIERNE_OK; /* an earlier call did */
+    }
     context->device = device;
+    return lierne_watchdog_create(context, lierne_cuda_stream_driver.enter_thread);
+}
+
+static lierne_status open_windows(lierne_context *context) {
     LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_vmm_driver));
     return lierne_context_open_ipc(context, &lierne_cuda_ipc_driver);
 }
 
-static void drop(void *stream) {
+/* What a call that fails, or one that is not the first, has made. */
+static void drop(lierne_context *context, void *stream) {
     if (stream) {
         lierne_cuda_stream_destroy(stream);
+    }
+    if (!context->own_stream) {
+        lierne_watchdog_destroy(context->watchdog);
+        context->watchdog = NULL;
     }
 }
 
@@ -51,13 +65,14 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     int device = 0;
     void *stream = NULL;
     lierne_status status = prepare(context, &device, &stream);
+    status = status == LIERNE_OK ? start_watchdog(context, device) : status;
     status = lierne_context_agree_all(context, status, fields, 1, NULL);
     bool again = context->own_stream != NULL;
     if (status == LIERNE_OK && !again) {
-        status = open_windows(context, device);
+        status = open_windows(context);
     }
     if (status != LIERNE_OK || again) {
-        drop(stream);
+        drop(context, stream);
         return status;
     }
     context->own_stream = stream;

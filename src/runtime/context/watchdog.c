@@ -19,7 +19,7 @@ struct lierne_watchdog {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     lierne_watched *first;
-    bool closing;
+    bool closing, aborted;
     lierne_status failed;
     const char *call;
     char message[LIERNE_MESSAGE_SIZE];
@@ -81,6 +81,13 @@ static void pause_for(lierne_watchdog *w) {
     pthread_cond_timedwait(&w->changed, &w->lock, &until);
 }
 
+/* Looks, unless a failure was found before. */
+static void find_failure(lierne_watchdog *w) {
+    if (w->failed == LIERNE_OK && (w->failed = look(w)) != LIERNE_OK) {
+        snprintf(w->message, sizeof w->message, "%s", lierne_error_text());
+    }
+}
+
 static void *run(void *self) {
     lierne_watchdog *w = self;
     if (w->enter) {
@@ -88,8 +95,9 @@ static void *run(void *self) {
     }
     lierne_watchdog_enter(w);
     while (!w->closing) {
-        if (w->failed == LIERNE_OK && (w->failed = look(w)) != LIERNE_OK) {
-            snprintf(w->message, sizeof w->message, "%s", lierne_error_text());
+        find_failure(w);
+        if (w->failed != LIERNE_OK && !w->aborted) {
+            w->aborted = true;
             abort_transports(w);
         }
         if (!w->closing) {
@@ -98,6 +106,13 @@ static void *run(void *self) {
     }
     lierne_watchdog_leave(w);
     return NULL;
+}
+
+void lierne_watchdog_look(lierne_watchdog *w) {
+    lierne_watchdog_enter(w);
+    find_failure(w);
+    pthread_cond_signal(&w->changed); /* the thread ends what hangs, which may take a while */
+    lierne_watchdog_leave(w);
 }
 
 lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int device)) {
