@@ -229,6 +229,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     LIERNE_NULL_OUTPUT(request);
     LIERNE_TRY(take_request(request ? &next : NULL, plan, c, &out, in, stream));
     lierne_status status = lierne_execution_begin(next->execution, c.reduction, &out, &in, stream);
+    lierne_recorder_flush(&plan->context->recorder);
     *request = status == LIERNE_OK ? next : NULL;
     return status;
 }

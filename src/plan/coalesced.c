@@ -215,7 +215,10 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
     LIERNE_TRY(identify(x, d));
-    return lierne_execution_begin(x->executions[d], LIERNE_REDUCTION_SUM, out, in, stream);
+    lierne_status status =
+        lierne_execution_begin(x->executions[d], LIERNE_REDUCTION_SUM, out, in, stream);
+    lierne_recorder_flush(&x->context->recorder);
+    return status;
 }
 
 lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {

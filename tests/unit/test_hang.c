@@ -224,7 +224,10 @@ Test(hang, the_file_is_as_documented) {
     cr_assert_eq(offsetof(lierne_recorder_header, message), 272);
     cr_assert_eq(h->version, 1);
     cr_assert_eq(length, h->header_bytes + 32 * (size_t)LIERNE_RECORDER_ENTRIES);
-    uint64_t last[4], index = atomic_load(&h->written) - 1;
+    lierne_dump dump;
+    cr_assert_eq(lierne_dump_parse(&dump, data, length, "x"), LIERNE_OK);
+    uint64_t last[4], index = (uint64_t)dump.written - 1;
+    lierne_dump_clear(&dump);
     memcpy(last, data + h->header_bytes + 32 * index, sizeof last);
     cr_assert_eq(last[1] & 0xFF, LIERNE_RECORD_END);
     cr_assert_eq(last[3], index, "status 0 above the low bits of the number");
@@ -373,4 +376,50 @@ Test(hang, of_two_that_wait_the_silent_one_is_named) {
     lierne_recorder_close(&recorders[0]);
     lierne_recorder_close(&recorders[1]);
     clean(folder);
+}
+
+static void add_numbered(const lierne_recorder *r, lierne_record_kind kind, int n,
+                         int64_t *number) {
+    for (int i = 0; i < n; i++) {
+        lierne_recorder_add(r, &(lierne_entry){.kind = (int)kind, .number = (*number)++});
+    }
+}
+
+/* What the file has of all that was recorded: at most a ring, up to the last one. */
+static void expect_dump(const char *path, int64_t written, size_t records) {
+    lierne_dump dump;
+    cr_assert_eq(lierne_dump_read(&dump, path), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(dump.written, written, "%d of %d", (int)dump.written, (int)written);
+    cr_expect_eq(dump.records.count, records, "%zu of %zu", dump.records.count, records);
+    cr_expect_eq(dump.records.at[dump.records.count - 1].number, written - 1);
+    lierne_dump_clear(&dump);
+}
+
+/* Whoever truncates or removes the file of a rank that runs costs it nothing; the next sign of life
+ * makes it whole. In between the file has every entry as soon as something ended. */
+Test(hang, a_truncated_file_does_not_end_its_rank) {
+    char folder[] = "/tmp/lierne-cut-XXXXXX", path[64];
+    const lierne_recorder_spec spec = {.world = 1, .members = 1, .process = 5, .capacity = 64};
+    lierne_recorder r;
+    int64_t n = 0;
+    cr_assert(mkdtemp(folder));
+    setenv("LIERNE_DUMP_DIR", folder, 1);
+    cr_assert_eq(lierne_recorder_open(&r, &spec), LIERNE_OK);
+    unsetenv("LIERNE_DUMP_DIR");
+    snprintf(path, sizeof path, "%s/rank0-5-0.lierne", folder);
+    add_numbered(&r, LIERNE_RECORD_END, 10, &n);
+    expect_dump(path, 10, 10);
+    cr_assert_eq(truncate(path, 0), 0);
+    add_numbered(&r, LIERNE_RECORD_END, 10, &n);
+    lierne_recorder_beat(&r);
+    expect_dump(path, 20, 20);
+    add_numbered(&r, LIERNE_RECORD_END, 1000, &n);
+    expect_dump(path, 1020, 64);
+    add_numbered(&r, LIERNE_RECORD_CALL, 3, &n);
+    lierne_recorder_flush(&r);
+    expect_dump(path, 1023, 64);
+    cr_assert_eq(truncate(path, 100), 0);
+    lierne_recorder_close(&r);
+    expect_dump(path, 1023, 64);
+    unlink(path), rmdir(folder);
 }

@@ -132,6 +132,7 @@ lierne_status lierne_execution_check_clock(lierne_execution *e) {
     if (w->polls++ % POLLS_PER_CLOCK != 0) {
         return LIERNE_OK;
     }
+    lierne_recorder_flush_late(&e->context->recorder);
     double now = lierne_now();
     if (w->deadline.timeout == 0) {
         lierne_deadline_start(&w->deadline, e->context->timeout, now);

@@ -183,6 +183,7 @@ lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
     lierne_context *context = e->context;
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = poll_once(e, false, finished);
+    lierne_recorder_flush_late(&context->recorder);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 

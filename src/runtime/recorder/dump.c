@@ -127,6 +127,17 @@ static bool read_entry(lierne_entry *record, const _Atomic uint64_t *entry, uint
            record->kind <= LIERNE_RECORD_KINDS;
 }
 
+/* Entries so far: those that the header counts, and those of the round after it. An entry of
+ * another round has other low bits, unless the ring is longer than they count. */
+static uint64_t find_end(const lierne_recorder_header *h, const _Atomic uint64_t *entries) {
+    uint64_t written = atomic_load(&h->written), end = written;
+    lierne_entry record;
+    for (uint64_t i = written; h->capacity <= 1 << 15 && i - written < h->capacity; i++) {
+        end = read_entry(&record, &entries[(i & (h->capacity - 1)) * 4], i) ? i + 1 : end;
+    }
+    return end;
+}
+
 lierne_status lierne_dump_parse(lierne_dump *dump, const void *data, size_t bytes,
                                 const char *name) {
     const lierne_recorder_header *h = data;
@@ -138,13 +149,17 @@ lierne_status lierne_dump_parse(lierne_dump *dump, const void *data, size_t byte
     LIERNE_TRY(check_sizes(h, bytes, name));
     LIERNE_TRY(read_header(dump, h, name));
     const _Atomic uint64_t *entries = (const void *)((const char *)data + h->header_bytes);
-    uint64_t written = atomic_load(&h->written);
+    uint64_t written = find_end(h, entries);
     dump->written = (int64_t)(written & INT64_MAX);
     for (uint64_t i = written > h->capacity ? written - h->capacity : 0; i < written; i++) {
         lierne_entry record;
         if (read_entry(&record, &entries[(i & (h->capacity - 1)) * 4], i)) {
             LIERNE_TRY(LIERNE_VEC_PUSH(&dump->records, record));
         }
+    }
+    if (dump->records.count > 0) { /* a sign of life, too, that the header may not have */
+        double last = lierne_dump_time(dump, &dump->records.at[dump->records.count - 1]);
+        dump->alive = last > dump->alive ? last : dump->alive;
     }
     return LIERNE_OK;
 }

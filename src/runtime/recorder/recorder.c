@@ -8,7 +8,7 @@
  * The clock must be cheaper than what it measures. The system's takes 20 to 60 ns, the processor's
  * counter half of that; it is used where it counts at one speed, and the header has what converts
  * it. */
-#include "runtime/recorder/recorder.h"
+#include "runtime/recorder/recorder_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -133,6 +133,9 @@ void lierne_recorder_beat(const lierne_recorder *r) {
         lierne_recorder_set_clock(r);
         atomic_store_explicit(&r->header->alive, lierne_recorder_now(r), RELAXED);
     }
+    if (r->file) {
+        lierne_recorder_file_set_header(r);
+    }
 }
 
 void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan) {
@@ -167,4 +170,7 @@ void lierne_recorder_add(const lierne_recorder *r, const lierne_entry *record) {
     atomic_store_explicit(&entry[3], (uint64_t)record->bytes << 16 | (index & 0xFFFF),
                           memory_order_release);
     atomic_store_explicit(&h->alive, ticks, RELAXED);
+    if (r->file) {
+        lierne_recorder_file_add(r, index, record);
+    }
 }

@@ -1,8 +1,8 @@
 /* The flight recorder of a context: a bounded ring of what was called, begun and ended.
  *
- * The ring is a header and entries of 32 bytes in mapped memory: of a file where LIERNE_DUMP_DIR
- * is set, which a killed or stopped process leaves as it was, else of nothing. The bytes in memory
- * are those of the file (docs/hangs.md); dump.h reads both. */
+ * The ring is a header and entries of 32 bytes in memory of this process. Where LIERNE_DUMP_DIR is
+ * set, a file gets the same bytes (docs/hangs.md), which a killed or stopped process leaves; dump.h
+ * reads both. */
 #ifndef LIERNE_RECORDER_H
 #define LIERNE_RECORDER_H
 
@@ -95,10 +95,19 @@ typedef struct lierne_recorder_header {
     char message[LIERNE_RECORDER_TEXT];
 } lierne_recorder_header;
 
+/* The file, and what it has of the ring. */
+typedef struct lierne_recorder_file {
+    int file;
+    _Atomic uint64_t first;  /* entry that it may lack; it has all before */
+    _Atomic uint64_t header; /* entries that its header says */
+    _Atomic int64_t time;    /* ticks when it got entries last */
+} lierne_recorder_file;
+
 /* Part of a context. All zero, it records nothing. */
 typedef struct lierne_recorder {
     lierne_recorder_header *header;
     _Atomic uint64_t *entries;
+    lierne_recorder_file *file; /* or NULL */
     uint64_t mask;
     size_t bytes;
     int64_t created;  /* on the first rank, in nanoseconds of the calendar: time 0 of traces */
@@ -140,8 +149,14 @@ LIERNE_PRIVATE void lierne_recorder_meet(lierne_recorder *r, uint64_t context, i
 /* The context died: its status and the thread's message. */
 void lierne_recorder_die(lierne_recorder *r, int status, const char *message);
 
-/* Adds an entry, and is a sign of life. Any thread may call it at any time. */
+/* Adds an entry, and is a sign of life. Any thread may call it at any time. A file gets the begin
+ * of calls and stages that follow others at once only with what comes next, or by the functions
+ * below. */
 void lierne_recorder_add(const lierne_recorder *r, const lierne_entry *record);
+/* The file gets what it lacks: before this rank returns, or computes, or waits for long. */
+void lierne_recorder_flush(const lierne_recorder *r);
+/* The same, unless it got something just now: for waits, which poll. */
+void lierne_recorder_flush_late(const lierne_recorder *r);
 /* Notes both clocks, so that ticks can be converted. */
 void lierne_recorder_set_clock(const lierne_recorder *r);
 /* The same, and a sign of life while nothing happens. */

@@ -1,8 +1,16 @@
-/* Where the ring lies: in a file of LIERNE_DUMP_DIR, or in memory of this process alone.
+/* Where the ring lies, and how a file of LIERNE_DUMP_DIR gets it.
  *
- * Both are mapped, not allocated: a context is made at its first use in simulated worlds, where no
- * error can be returned, and then simply records nothing. The file's blocks are reserved, because a
- * full disk would otherwise end the process at the first write to a page. */
+ * The memory is mapped, not allocated: a context is made at its first use in simulated worlds,
+ * where no error can be returned, and then simply records nothing.
+ *
+ * The file is written, not mapped: whoever truncates a file ends all processes that touch a mapping
+ * of it by SIGBUS, and nothing can be mapped that survives its process and cannot be truncated. A
+ * write costs more than a call may, so there is one where another process could otherwise see too
+ * little: when a call ends, returns or has begun to wait, and when something else than calls is
+ * recorded. In between are microseconds. It writes new entries only: a reader finds those that the
+ * header does not count by their numbers, and the header follows twice in a round of the ring, and
+ * with every sign of life. A write that fails is made again by the next header, which also makes a
+ * file whole that was truncated. */
 #include "runtime/recorder/recorder_file.h"
 
 #include <errno.h>
@@ -11,10 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_FILES 10000 /* of one rank and process in one folder */
-#define PATH_SIZE  4096
+#define MOST_FILES  10000 /* of one rank and process in one folder */
+#define PATH_SIZE   4096
+#define MOST_WORDS  128 /* of one write */
+#define ENTRY_BYTES (4 * sizeof(uint64_t))
+/* Since the last write, until the begin of a call is written at once: 20 us of a counter of 3 GHz,
+ * 65 of one of nanoseconds. */
+#define TICKS_TO_WAIT (1 << 16)
 
 const char *lierne_recorder_folder(void) {
     const char *folder = getenv("LIERNE_DUMP_DIR");
@@ -43,27 +57,112 @@ static lierne_status create_file(int *file, char path[PATH_SIZE], const char *fo
     return *file >= 0 ? LIERNE_OK : fail(folder, errno);
 }
 
-static lierne_status map(lierne_recorder *r, int file, int flags) {
-    void *memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+/* The memory of the ring, and behind it that of the file's state. */
+static size_t mapped_bytes(const lierne_recorder *r) {
+    return r->bytes + sizeof *r->file;
+}
+
+static lierne_status map(lierne_recorder *r) {
+    void *memory =
+        mmap(NULL, mapped_bytes(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu bytes", r->bytes);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu bytes", mapped_bytes(r));
     }
     r->header = memory;
     return LIERNE_OK;
 }
 
-static lierne_status map_file(lierne_recorder *r, const char *folder,
-                              const lierne_recorder_spec *spec) {
+/* Its blocks are reserved: a full disk is an error here, and no file without its last entries. */
+static lierne_status open_file(lierne_recorder *r, const char *folder,
+                               const lierne_recorder_spec *spec) {
     char path[PATH_SIZE];
     int file = -1;
     LIERNE_TRY(create_file(&file, path, folder, spec));
     int code = lierne_file_may_have(r->bytes) ? posix_fallocate(file, 0, (off_t)r->bytes) : EFBIG;
-    lierne_status status = code ? fail(folder, code) : map(r, file, MAP_SHARED);
-    if (status != LIERNE_OK) {
+    if (code) {
         unlink(path);
+        close(file);
+        return fail(folder, code);
     }
-    close(file);
-    return status;
+    r->file = (lierne_recorder_file *)(void *)((char *)r->header + r->bytes);
+    r->file->file = file;
+    return LIERNE_OK;
+}
+
+/* Bytes of the ring that other threads may write at the same time. Of an entry the last word is
+ * read first, because it was written last: then the others are not older. */
+static void write_bytes(const lierne_recorder *r, size_t from, size_t to) {
+    const _Atomic uint64_t *words = (const void *)r->header;
+    uint64_t copy[MOST_WORDS];
+    for (size_t at = from / sizeof *copy, n; at < to / sizeof *copy; at += n) {
+        n = to / sizeof *copy - at < MOST_WORDS ? to / sizeof *copy - at : MOST_WORDS;
+        for (size_t i = n; i-- > 0;) {
+            copy[i] = atomic_load_explicit(&words[at + i], memory_order_acquire);
+        }
+        if (pwrite(r->file->file, copy, n * sizeof *copy, (off_t)(at * sizeof *copy)) < 0) {
+            return;
+        }
+    }
+}
+
+void lierne_recorder_file_set_header(const lierne_recorder *r) {
+    struct stat info;
+    bool whole = fstat(r->file->file, &info) == 0 && info.st_size >= (off_t)r->bytes;
+    atomic_store(&r->file->header, atomic_load(&r->header->written));
+    write_bytes(r, 0, whole ? r->header->header_bytes : r->bytes);
+    lierne_recorder_flush(r);
+}
+
+/* Entries up to the end of the ring, and those that continue at its begin. */
+static void write_entries(const lierne_recorder *r, uint64_t from, uint64_t to) {
+    size_t header = r->header->header_bytes, capacity = (size_t)r->mask + 1;
+    size_t first = (size_t)(from & r->mask),
+           n = to - from < capacity ? (size_t)(to - from) : capacity;
+    size_t end = first + n < capacity ? first + n : capacity;
+    write_bytes(r, header + first * ENTRY_BYTES, header + end * ENTRY_BYTES);
+    write_bytes(r, header, header + (first + n - end) * ENTRY_BYTES);
+}
+
+void lierne_recorder_flush(const lierne_recorder *r) {
+    if (!r->file) {
+        return;
+    }
+    uint64_t to = atomic_load(&r->header->written), from = atomic_exchange(&r->file->first, to);
+    if (from < to) {
+        write_entries(r, from, to);
+        atomic_store(&r->file->time, lierne_recorder_now(r));
+    }
+    if (to - atomic_load(&r->file->header) > r->mask / 2) {
+        lierne_recorder_file_set_header(r);
+    }
+}
+
+static bool is_late(const lierne_recorder *r, int64_t now) {
+    return now - atomic_load_explicit(&r->file->time, memory_order_relaxed) > TICKS_TO_WAIT;
+}
+
+void lierne_recorder_flush_late(const lierne_recorder *r) {
+    if (r->file && atomic_load(&r->file->first) < atomic_load(&r->header->written) &&
+        is_late(r, lierne_recorder_now(r))) {
+        lierne_recorder_flush(r);
+    }
+}
+
+/* An entry that another thread's flush met unfinished is written again. */
+void lierne_recorder_file_add(const lierne_recorder *r, uint64_t index,
+                              const lierne_entry *record) {
+    uint64_t first = atomic_load(&r->file->first);
+    while (index < first && !atomic_compare_exchange_weak(&r->file->first, &first, index)) {
+    }
+    bool more = record->kind == LIERNE_RECORD_CALL || record->kind == LIERNE_RECORD_STAGE;
+    if (!more || is_late(r, lierne_recorder_now(r))) {
+        lierne_recorder_flush(r);
+    }
+}
+
+static void unmap(lierne_recorder *r) {
+    munmap(r->header, mapped_bytes(r));
+    *r = (lierne_recorder){0};
 }
 
 lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spec *spec) {
@@ -71,20 +170,30 @@ lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spe
     size_t listed = spec->ranks ? (size_t)spec->members * sizeof *spec->ranks : 0;
     size_t header = (sizeof *r->header + listed + 63) / 64 * 64;
     *r = (lierne_recorder){.bytes = header + spec->capacity * 4 * sizeof(uint64_t)};
-    LIERNE_TRY(folder ? map_file(r, folder, spec) : map(r, -1, MAP_PRIVATE | MAP_ANONYMOUS));
+    LIERNE_TRY(map(r));
+    lierne_status status = folder ? open_file(r, folder, spec) : LIERNE_OK;
+    if (status != LIERNE_OK) {
+        unmap(r);
+        return status;
+    }
     r->header->header_bytes = (uint32_t)header;
     gethostname(r->header->host, sizeof r->header->host - 1);
     lierne_recorder_begin(r, spec);
+    if (r->file) {
+        lierne_recorder_file_set_header(r);
+    }
     return LIERNE_OK;
 }
 
 void lierne_recorder_close(lierne_recorder *r) {
     if (r->header) {
-        lierne_recorder_beat(r);
         if (atomic_load(&r->header->state) != LIERNE_RECORDER_DEAD) {
             atomic_store(&r->header->state, LIERNE_RECORDER_DESTROYED);
         }
-        munmap(r->header, r->bytes);
-        *r = (lierne_recorder){0};
+        lierne_recorder_beat(r);
+        if (r->file) {
+            close(r->file->file);
+        }
+        unmap(r);
     }
 }
