@@ -117,10 +117,12 @@ LIERNE_API lierne_status lierne_context_alloc(void **out, lierne_context *contex
  * Errors: INVALID (context NULL, not memory of this context, freed already). */
 LIERNE_API lierne_status lierne_context_dealloc(lierne_context *context, void *memory);
 
-/* Destroys a context. Collective over its members unless it is dead or of a world of one rank.
- * Buffers that were borrowed when it died stay borrowed (above). NULL is allowed. Errors: INVALID
- * (plans, groups or memory made from it are alive: see lierne_context_destroy_all; or it belongs to
- * a simulated world); nothing is destroyed then. */
+/* Destroys a context. Collective over its members unless it is dead or of a world of one rank: it
+ * waits for the others until the timeout, and then destroys the context alone and returns OK. A
+ * rank of the same node that waits for this one afterwards gets PEER_FAILED at once; messages that
+ * were sent to it before still arrive. Buffers that were borrowed when it died stay borrowed
+ * (above). NULL is allowed. Errors: INVALID (plans, groups or memory made from it are alive: see
+ * lierne_context_destroy_all; or it belongs to a simulated world); nothing is destroyed then. */
 LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
 /* Destroys a context and everything alive that was made from it: runs, coalesced plans, plans,

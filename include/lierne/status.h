@@ -84,8 +84,9 @@ extern "C" {
     X(LIERNE_ERR_TRANSPORT, -63,                                                                   \
       "The transport (MPI) reported an error. The message has its text. The context is dead.")     \
     X(LIERNE_ERR_PEER_FAILED, -64,                                                                 \
-      "The process of a rank that this rank waits for has ended. The context is dead. Detected "   \
-      "for processes of the same host; a dead process of another host is a TIMEOUT.")              \
+      "The process of a rank that this rank waits for has ended, or the rank has destroyed its "   \
+      "context. The context is dead. Detected for processes of the same host; another host is a "  \
+      "TIMEOUT.")                                                                                  \
     X(LIERNE_ERR_NO_RESOURCE, -65,                                                                 \
       "A budget is used up: the context has max_groups groups on this rank. The message names "    \
       "purpose, size and number of those that are alive.")                                         \

@@ -150,6 +150,29 @@ static void passes_on(void) {
     CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
 }
 
+/* A rank destroys its context while the others go on: who calls later learns it at once, where
+ * ranks share flags. */
+static void leaves_alone(void) {
+    setup s = open_setup();
+    works(&s);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (test_rank == test_world - 1) {
+        test_hurry(s.context, 0.3);
+        CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (test_rank < test_world - 1) {
+        double start = MPI_Wtime();
+        lierne_status status = lierne_plan_forward(s.plan, s.out, s.in, NULL);
+        CHECK(status == LIERNE_ERR_PEER_FAILED, "%s: %s", lierne_status_name(status),
+              lierne_last_error());
+        CHECK(strstr(lierne_last_error(), "has destroyed its context") != NULL, "%s",
+              lierne_last_error());
+        CHECK(MPI_Wtime() - start < PATIENT / 2, "not before %g s", MPI_Wtime() - start);
+        CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    }
+}
+
 static void arguments(void) {
     setup s = open_setup();
     CHECK(lierne_context_abort(NULL, LIERNE_ERR_INVALID, "x") == LIERNE_ERR_INVALID, "no context");
@@ -218,5 +241,8 @@ int main(int argc, char **argv) {
         aborts(test_world - 1, where);
     }
     passes_on();
+    if (test_world > 1 && argc == 1) {
+        leaves_alone();
+    }
     return test_finish();
 }

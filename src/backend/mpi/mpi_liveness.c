@@ -15,6 +15,9 @@ void lierne_mpi_unwatch(lierne_mpi_state *m) {
 
 lierne_status lierne_mpi_alive(void *state, int peer) {
     const lierne_mpi_state *m = state;
+    if (m->flags && m->flag[peer] >= 0 && lierne_abort_flags_left(m->flags, m->flag[peer])) {
+        return lierne_control_left(lierne_mpi_name(m, m->rank), lierne_mpi_name(m, peer));
+    }
     if (m->watches && lierne_process_ended(m->watches[peer])) {
         return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED, "rank %d: the process of rank %d has ended",
                            lierne_mpi_name(m, m->rank), lierne_mpi_name(m, peer));

@@ -67,14 +67,20 @@ lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached, bool *an
     return LIERNE_OK;
 }
 
-/* MPI_Comm_free has no deadline, so the communicators are freed only if all ranks do so. */
+/* MPI_Comm_free has no deadline, so the communicators are freed only if all ranks do so. A rank
+ * that calls after this one has left alone must not wait for it until its deadline. */
 static void free_comms(lierne_mpi_state *m) {
-    if (m->comm != MPI_COMM_NULL && lierne_mpi_all_close(m)) {
+    if (m->comm == MPI_COMM_NULL) {
+        return;
+    }
+    if (lierne_mpi_all_close(m)) {
         lierne_mpi_stop_listening(m);
         if (m->notices != MPI_COMM_NULL) {
             MPI_Comm_free(&m->notices);
         }
         MPI_Comm_free(&m->comm);
+    } else if (m->flags) {
+        lierne_abort_flags_leave(m->flags, m->flag[m->rank]);
     }
 }
 

@@ -98,10 +98,13 @@ lierne_status lierne_oob_share_flags(lierne_oob_state *s, bool *answers, int n) 
     return LIERNE_OK;
 }
 
-/* Without this, a rank that plans while others leave would wait for its deadline. */
+/* Without this, a rank that plans while others leave would wait for its deadline; and so would one
+ * that calls after this rank has left alone. */
 static void leave_together(lierne_oob_state *s) {
     s->mine = (lierne_oob_record){0};
-    lierne_oob_begin(s, LIERNE_OOB_CLOSE);
+    if (lierne_oob_begin(s, LIERNE_OOB_CLOSE) != LIERNE_OK && s->flags) {
+        lierne_abort_flags_leave(s->flags, s->flag[s->rank]);
+    }
 }
 
 /* The caller's functions may still read or write a state that was abandoned: it stays until the

@@ -39,6 +39,9 @@ lierne_status lierne_oob_check_given_up(lierne_oob_state *s) {
 
 lierne_status lierne_oob_alive(void *state, int peer) {
     const lierne_oob_state *s = state;
+    if (s->flags && s->flag[peer] >= 0 && lierne_abort_flags_left(s->flags, s->flag[peer])) {
+        return lierne_control_left(lierne_oob_name(s, s->rank), lierne_oob_name(s, peer));
+    }
     if (s->watches && lierne_process_ended(s->watches[peer])) {
         return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED, "rank %d: the process of rank %d has ended",
                            lierne_oob_name(s, s->rank), lierne_oob_name(s, peer));

@@ -15,6 +15,7 @@
 
 typedef struct flag {
     _Alignas(64) atomic_int status;
+    atomic_int left;
     char message[LIERNE_MESSAGE_SIZE];
 } flag;
 
@@ -94,6 +95,14 @@ void lierne_abort_flags_raise(lierne_abort_flags *flags, int index, lierne_statu
     atomic_store_explicit(&own->status, (int)status, memory_order_release);
     atomic_store_explicit(&flags->memory->any, 1, memory_order_release);
     atomic_thread_fence(memory_order_release);
+}
+
+void lierne_abort_flags_leave(lierne_abort_flags *flags, int index) {
+    atomic_store_explicit(&flags->memory->at[index].left, 1, memory_order_release);
+}
+
+bool lierne_abort_flags_left(const lierne_abort_flags *flags, int index) {
+    return atomic_load_explicit(&flags->memory->at[index].left, memory_order_acquire) != 0;
 }
 
 bool lierne_abort_flags_any(const lierne_abort_flags *flags) {

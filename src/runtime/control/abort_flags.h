@@ -22,6 +22,10 @@ LIERNE_PRIVATE void lierne_abort_flags_unmap(lierne_abort_flags *flags);
 /* Raises a flag. status is an error. */
 LIERNE_PRIVATE void lierne_abort_flags_raise(lierne_abort_flags *flags, int index,
                                              lierne_status status, const char *message);
+/* Marks the rank of a flag as one that has destroyed its context alone: what it sent is there, and
+ * nothing else will come. */
+LIERNE_PRIVATE void lierne_abort_flags_leave(lierne_abort_flags *flags, int index);
+LIERNE_PRIVATE bool lierne_abort_flags_left(const lierne_abort_flags *flags, int index);
 /* Whether any flag is raised. Ordered after everything that this thread has read so far. */
 LIERNE_PRIVATE bool lierne_abort_flags_any(const lierne_abort_flags *flags);
 /* The status that a flag was raised with; OK if it is lowered. *message is valid until unmap. */

@@ -43,7 +43,8 @@ typedef struct lierne_control_failures {
 
 /* Ranks are processes: they may end, or read what they were sent later than its sender waits. */
 typedef struct lierne_control_processes {
-    /* PEER_FAILED if the process of a rank is known to have ended. */
+    /* PEER_FAILED if the process of a rank is known to have ended, or the rank to have destroyed
+     * its context alone. What it sent before has arrived. */
     lierne_status (*alive)(void *self, int peer);
     /* Whether a sparse exchange failed with messages pending: peers may still read the buffers that
      * they were sent from. */
@@ -113,5 +114,7 @@ lierne_status lierne_control_messages_copy(lierne_control_messages *messages, in
 /* Fails with the error of a rank that gave up, whose message may be that of another rank. */
 LIERNE_PRIVATE lierne_status lierne_control_gave_up(lierne_status status, int rank,
                                                     const char *message);
+/* The error of rank `own`, which waits for a rank that has destroyed its context alone. */
+LIERNE_PRIVATE lierne_status lierne_control_left(int own, int rank);
 
 #endif

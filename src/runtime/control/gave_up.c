@@ -1,6 +1,7 @@
 /* The error of a rank that gave up, for the ranks that wait for it. Each of them gives up in turn
  * with this error, so it may pass many ranks: the message stays that of the first one, which has
- * the cause, and names at most two ranks that passed it on. */
+ * the cause, and names at most two ranks that passed it on. And the error of a rank that has left
+ * without giving up. */
 #include "runtime/control/control.h"
 
 #include <stdio.h>
@@ -28,4 +29,11 @@ lierne_status lierne_control_gave_up(lierne_status status, int rank, const char 
                            message, second, rank);
     }
     return LIERNE_FAIL(status, "%s", message);
+}
+
+lierne_status lierne_control_left(int own, int rank) {
+    return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
+                       "rank %d: rank %d has destroyed its context, in which this rank still waits "
+                       "for it: all ranks must destroy it after their last call",
+                       own, rank);
 }
