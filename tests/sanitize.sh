@@ -146,6 +146,10 @@ address_node() {
     local name ranks transport
     local names
     mapfile -t names < <(find "$build/tests/launched" -maxdepth 1 -type f -executable -printf '%f\n' | grep -vx launch | sort)
+    if [ ${#names[@]} = 0 ]; then
+        echo "there are no programs in $build/tests/launched: make tests"
+        failed=$((failed + 1))
+    fi
     make_in "$build/address" "$address" "${names[@]/#/tests/launched/}" tests/launched/launch tests/node/{jobs,refusals} ||
         return
     for name in "${names[@]}"; do

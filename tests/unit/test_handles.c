@@ -291,6 +291,8 @@ Test(handles, an_error_that_is_passed_on_names_its_first_rank) {
     passes_on(3, "rank 7: X", "rank 3 gave up: rank 7: X");
     passes_on(2, "lierne_plan_adjoint: rank 7 gave up: lierne_plan_forward: X",
               "rank 7 gave up: lierne_plan_forward: X (reported by rank 2)");
+    passes_on(2, "lierne_context_abort: lierne_plan_adjoint: rank 7 gave up: X",
+              "rank 7 gave up: X (reported by rank 2)");
     passes_on(3, "lierne_plan_forward: X", "rank 3 gave up: lierne_plan_forward: X");
 }
 

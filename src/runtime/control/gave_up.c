@@ -7,14 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The message without the public function that failed on the rank that gave up. */
-static const char *skip_call(const char *message) {
-    const char *text = strncmp(message, "lierne_", 7) == 0 ? strstr(message, ": ") : NULL;
-    return text ? text + 2 : message;
+/* The message without the public functions that failed on the rank that gave up: its own, and, if
+ * it aborted with the message of another call, that one. */
+static const char *skip_calls(const char *message) {
+    while (strncmp(message, "lierne_", 7) == 0 && strstr(message, ": ")) {
+        message = strstr(message, ": ") + 2;
+    }
+    return message;
 }
 
 lierne_status lierne_control_gave_up(lierne_status status, int rank, const char *own) {
-    const char *message = skip_call(own);
+    const char *message = skip_calls(own);
     int first, second, end = 0;
     if (sscanf(message, "rank %d gave up: %n", &first, &end) != 1 || end == 0) {
         return LIERNE_FAIL(status, "rank %d gave up: %s", rank, own);
