@@ -476,6 +476,25 @@ static socklen_t await_address(struct sockaddr_un *address, const char *name, in
     return length;
 }
 
+/* Another user, if this process can be one, connects and is turned away at once. */
+static void turned_away(const struct sockaddr_un *address, socklen_t length) {
+    int status = 0;
+    pid_t other = geteuid() == 0 ? fork() : -1;
+    if (other == 0) {
+        char byte = 0;
+        const struct timeval patience = {.tv_sec = 10};
+        int s = socket(AF_UNIX, SOCK_STREAM, 0);
+        setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        bool away = setuid(NOBODY) == 0 &&
+                    connect(s, (const struct sockaddr *)address, length) == 0 &&
+                    read(s, &byte, 1) == 0;
+        _exit(!away);
+    }
+    if (other > 0) {
+        CHECK(waitpid(other, &status, 0) == other && status == 0, "another user was let in");
+    }
+}
+
 /* The rank that never comes is missed, and the error says who took the places. */
 static void crowded(void) {
     lierne_context_spec context = {.size = sizeof context, .timeout = 3};
@@ -486,6 +505,7 @@ static void crowded(void) {
     char who[32];
     pid_t pid = begin(0, &low, 3);
     socklen_t length = await_address(&address, name, 0);
+    turned_away(&address, length); /* and not counted */
     crowd(silent, &address, length);
     CHECK(await(&pid, 1), "a rank hangs");
     snprintf(who, sizeof who, "process %d", (int)getpid());
@@ -511,21 +531,7 @@ static void strangers(void) {
     crowd(silent, &address, length);
     CHECK(connect(mad, (struct sockaddr *)&address, length) == 0, "%s", strerror(errno));
     CHECK(write(mad, reports, 300) == 300, "%s", strerror(errno));
-    pid_t other = geteuid() == 0 ? fork() : -1;
-    if (other == 0) {
-        /* It is turned away at once: the connection ends. */
-        char byte = 0;
-        const struct timeval patience = {.tv_sec = 10};
-        int s = socket(AF_UNIX, SOCK_STREAM, 0);
-        setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        bool away = setuid(NOBODY) == 0 && connect(s, (struct sockaddr *)&address, length) == 0 &&
-                    read(s, &byte, 1) == 0;
-        _exit(!away);
-    }
-    int status = 0;
-    if (other > 0) {
-        CHECK(waitpid(other, &status, 0) == other && status == 0, "another user was let in");
-    }
+    turned_away(&address, length);
     pids[1] = begin(1, &high, 3);
     CHECK(await(pids, 2), "a rank hangs");
     for (int r = 0; r < 2; r++) {
