@@ -17,13 +17,14 @@ no() {
 modules="base json grid layout route runtime/control runtime/recorder runtime/memory runtime/transport runtime/context
 runtime/execute runtime/group backend plan diagnose step config"
 neighbours="nccl:cuda nccl:oob node:oob oob:shm mpi:shm bridge:redistribute megatron:redistribute"
-rank() { # rank FOLDER: the place of its module, or -1
-    local i=0 module
+rank() { # rank FOLDER: sets place to that of its module, or to -1. No process per include.
+    local module
+    place=0
     for module in $modules; do
-        case $1 in "$module" | "$module"/*) echo $i && return ;; esac
-        i=$((i + 1))
+        case $1 in "$module" | "$module"/*) return ;; esac
+        place=$((place + 1))
     done
-    echo -1
+    place=-1
 }
 # may FROM TARGET: whether a file of folder FROM may include TARGET/..., both below src.
 may() {
@@ -42,7 +43,11 @@ may() {
         ;;
     esac
     case $target in backend/*) return 1 ;; esac
-    [ "$(rank "$target")" -ge 0 ] && [ "$(rank "$from")" -gt "$(rank "$target")" ]
+    local below
+    rank "$target"
+    below=$place
+    rank "$from"
+    [ "$below" -ge 0 ] && [ "$place" -gt "$below" ]
 }
 # check_modules DIR: prints every include below DIR/src that points upward or sideways.
 check_modules() {
@@ -52,7 +57,8 @@ check_modules() {
             file=${line%%:*}
             folder=${file#"$1"/src/}
             folder=${folder%/*}
-            target=$(sed -E 's/.*include "([^"]+)".*/\1/' <<<"$line")
+            target=${line#*include \"}
+            target=${target%%\"*}
             case $target in
             lierne.h | lierne/*) continue ;;
             esac

@@ -5,63 +5,28 @@
  * entry's number: a reader sees an entry that was cut off, because its process was killed in it, or
  * one that is being overwritten.
  *
- * The clock must be cheaper than what it measures. The system's takes 20 to 60 ns, the processor's
- * counter half of that; it is used where it counts at one speed, and the header has what converts
- * it. */
+ * The memory is mapped, not allocated: a context is made at its first use in simulated worlds,
+ * where no error can be returned, and then simply records nothing. */
 #include "runtime/recorder/recorder_file.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-#if defined __x86_64__
-#include <cpuid.h>
-#include <x86intrin.h>
-#define COUNTER()      ((int64_t)__rdtsc())
-#define CONSTANT_SPEED (1u << 8) /* leaf 0x80000007, edx */
-#else
-#define COUNTER() lierne_recorder_nanoseconds()
-#endif
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define RELAXED memory_order_relaxed
 
-static int64_t nanoseconds_of(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-int64_t lierne_recorder_nanoseconds(void) {
-    return nanoseconds_of(CLOCK_MONOTONIC);
-}
-
-int64_t lierne_recorder_calendar(void) {
-    return nanoseconds_of(CLOCK_REALTIME);
-}
-
-static bool has_counter(void) {
-#if defined __x86_64__
-    unsigned a, b, c, d;
-    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & CONSTANT_SPEED);
-#else
-    return false;
-#endif
-}
-
-int64_t lierne_recorder_now(const lierne_recorder *r) {
-    return r->own_clock ? COUNTER() : lierne_recorder_nanoseconds();
-}
-
 static void start_clock(lierne_recorder *r) {
     lierne_recorder_header *h = r->header;
-    r->own_clock = has_counter();
+    r->own_clock = lierne_recorder_has_counter();
     h->epoch = lierne_recorder_calendar();
     h->first_time = lierne_recorder_nanoseconds();
     h->first_ticks = lierne_recorder_now(r);
     lierne_recorder_beat(r);
 }
 
-void lierne_recorder_begin(lierne_recorder *r, const lierne_recorder_spec *spec) {
+/* Fills in the header, whose memory is zero but for header_bytes and host. */
+static void fill_header(lierne_recorder *r, const lierne_recorder_spec *spec) {
     lierne_recorder_header *h = r->header;
     h->version = LIERNE_RECORDER_VERSION;
     h->entry_bytes = 4 * sizeof(uint64_t);
@@ -103,29 +68,6 @@ void lierne_recorder_die(lierne_recorder *r, int status, const char *message) {
     atomic_store_explicit(&r->header->status, status, RELAXED);
     atomic_store_explicit(&r->header->state, LIERNE_RECORDER_DEAD, RELAXED);
     lierne_recorder_beat(r);
-}
-
-void lierne_recorder_set_clock(const lierne_recorder *r) {
-    lierne_recorder_header *h = r->header;
-    if (h) {
-        atomic_store_explicit(&h->last_time, lierne_recorder_nanoseconds(), RELAXED);
-        atomic_store_explicit(&h->last_ticks, lierne_recorder_now(r), RELAXED);
-    }
-}
-
-double lierne_recorder_seconds(const lierne_recorder *r, int64_t ticks) {
-    const lierne_recorder_header *h = r->header;
-    if (!r->own_clock) {
-        return 1e-9 * (double)ticks;
-    }
-    lierne_recorder_set_clock(r);
-    int64_t passed = atomic_load_explicit(&h->last_ticks, RELAXED) - h->first_ticks;
-    int64_t time = atomic_load_explicit(&h->last_time, RELAXED) - h->first_time;
-    return passed > 0 ? 1e-9 * (double)ticks * ((double)time / (double)passed) : 0;
-}
-
-double lierne_recorder_since(const lierne_recorder *r, int64_t ticks) {
-    return lierne_recorder_seconds(r, lierne_recorder_now(r) - ticks);
 }
 
 void lierne_recorder_beat(const lierne_recorder *r) {
@@ -172,5 +114,58 @@ void lierne_recorder_add(const lierne_recorder *r, const lierne_entry *record) {
     atomic_store_explicit(&h->alive, ticks, RELAXED);
     if (r->file) {
         lierne_recorder_file_add(r, index, record);
+    }
+}
+
+/* The memory of the ring, and behind it that of the file's state. */
+static size_t mapped_bytes(const lierne_recorder *r) {
+    return r->bytes + sizeof *r->file;
+}
+
+static lierne_status map(lierne_recorder *r) {
+    void *memory =
+        mmap(NULL, mapped_bytes(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu bytes", mapped_bytes(r));
+    }
+    r->header = memory;
+    return LIERNE_OK;
+}
+
+static void unmap(lierne_recorder *r) {
+    munmap(r->header, mapped_bytes(r));
+    *r = (lierne_recorder){0};
+}
+
+lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spec *spec) {
+    const char *folder = lierne_recorder_folder();
+    size_t listed = spec->ranks ? (size_t)spec->members * sizeof *spec->ranks : 0;
+    size_t header = (sizeof *r->header + listed + 63) / 64 * 64;
+    *r = (lierne_recorder){.bytes = header + spec->capacity * 4 * sizeof(uint64_t)};
+    LIERNE_TRY(map(r));
+    lierne_status status = folder ? lierne_recorder_file_open(r, folder, spec) : LIERNE_OK;
+    if (status != LIERNE_OK) {
+        unmap(r);
+        return status;
+    }
+    r->header->header_bytes = (uint32_t)header;
+    gethostname(r->header->host, sizeof r->header->host - 1);
+    fill_header(r, spec);
+    if (r->file) {
+        lierne_recorder_file_set_header(r);
+    }
+    return LIERNE_OK;
+}
+
+void lierne_recorder_close(lierne_recorder *r) {
+    if (r->header) {
+        if (atomic_load(&r->header->state) != LIERNE_RECORDER_DEAD) {
+            atomic_store(&r->header->state, LIERNE_RECORDER_DESTROYED);
+        }
+        lierne_recorder_beat(r);
+        if (r->file) {
+            close(r->file->file);
+        }
+        unmap(r);
     }
 }

@@ -1,7 +1,4 @@
-/* Where the ring lies, and how a file of LIERNE_DUMP_DIR gets it.
- *
- * The memory is mapped, not allocated: a context is made at its first use in simulated worlds,
- * where no error can be returned, and then simply records nothing.
+/* How a file of LIERNE_DUMP_DIR gets the ring.
  *
  * The file is written, not mapped: whoever truncates a file ends all processes that touch a mapping
  * of it by SIGBUS, and nothing can be mapped that survives its process and cannot be truncated. A
@@ -18,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,24 +53,9 @@ static lierne_status create_file(int *file, char path[PATH_SIZE], const char *fo
     return *file >= 0 ? LIERNE_OK : fail(folder, errno);
 }
 
-/* The memory of the ring, and behind it that of the file's state. */
-static size_t mapped_bytes(const lierne_recorder *r) {
-    return r->bytes + sizeof *r->file;
-}
-
-static lierne_status map(lierne_recorder *r) {
-    void *memory =
-        mmap(NULL, mapped_bytes(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu bytes", mapped_bytes(r));
-    }
-    r->header = memory;
-    return LIERNE_OK;
-}
-
 /* Its blocks are reserved: a full disk is an error here, and no file without its last entries. */
-static lierne_status open_file(lierne_recorder *r, const char *folder,
-                               const lierne_recorder_spec *spec) {
+lierne_status lierne_recorder_file_open(lierne_recorder *r, const char *folder,
+                                        const lierne_recorder_spec *spec) {
     char path[PATH_SIZE];
     int file = -1;
     LIERNE_TRY(create_file(&file, path, folder, spec));
@@ -157,43 +138,5 @@ void lierne_recorder_file_add(const lierne_recorder *r, uint64_t index,
     bool more = record->kind == LIERNE_RECORD_CALL || record->kind == LIERNE_RECORD_STAGE;
     if (!more || is_late(r, lierne_recorder_now(r))) {
         lierne_recorder_flush(r);
-    }
-}
-
-static void unmap(lierne_recorder *r) {
-    munmap(r->header, mapped_bytes(r));
-    *r = (lierne_recorder){0};
-}
-
-lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spec *spec) {
-    const char *folder = lierne_recorder_folder();
-    size_t listed = spec->ranks ? (size_t)spec->members * sizeof *spec->ranks : 0;
-    size_t header = (sizeof *r->header + listed + 63) / 64 * 64;
-    *r = (lierne_recorder){.bytes = header + spec->capacity * 4 * sizeof(uint64_t)};
-    LIERNE_TRY(map(r));
-    lierne_status status = folder ? open_file(r, folder, spec) : LIERNE_OK;
-    if (status != LIERNE_OK) {
-        unmap(r);
-        return status;
-    }
-    r->header->header_bytes = (uint32_t)header;
-    gethostname(r->header->host, sizeof r->header->host - 1);
-    lierne_recorder_begin(r, spec);
-    if (r->file) {
-        lierne_recorder_file_set_header(r);
-    }
-    return LIERNE_OK;
-}
-
-void lierne_recorder_close(lierne_recorder *r) {
-    if (r->header) {
-        if (atomic_load(&r->header->state) != LIERNE_RECORDER_DEAD) {
-            atomic_store(&r->header->state, LIERNE_RECORDER_DESTROYED);
-        }
-        lierne_recorder_beat(r);
-        if (r->file) {
-            close(r->file->file);
-        }
-        unmap(r);
     }
 }
