@@ -95,6 +95,24 @@ def random_floats_have_the_same_bits_on_both_ways():
 
 
 @test
+def computed_nans_have_the_bits_of_the_library():
+    """Sums of NaNs with payloads and signs, of one NaN and numbers, and of infinities."""
+    for dtype, bits, canonical in ((torch.bfloat16, 16, 0x7fc0), (torch.float16, 16, 0x7e00),
+                                   (torch.float32, 32, 0x7fc00000), (torch.float64, 64, 0x7ff8 << 48)):
+        integer, sign = getattr(torch, f"int{bits}"), -1 << bits - 1
+        for reduction in ("sum", "avg"):
+            for context in contexts():
+                rank = context.rank
+                x = torch.full((4,), rank + 1.0, dtype=dtype)
+                nan = torch.tensor(canonical + rank + 1 + (rank % 2) * sign, dtype=integer).view(dtype)
+                x[0] = nan
+                x[1] = nan if rank == 2 else x[1]
+                x[2] = (float("inf"), 1, -float("inf"), 2)[rank]
+                move = lierne.torch.Operation(lierne.all_reduce(context, 4, dtype, reduction=reduction))
+                same(move(x).view(integer)[:3], [canonical] * 3, (dtype, reduction))
+
+
+@test
 def random_references_have_the_same_bits_on_both_ways():
     """Ghosts of few rows, many times: sums over index lists that name a row twice."""
     for options in ({}, {"combined": True}, {"accumulate": True}):
