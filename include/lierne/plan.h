@@ -121,6 +121,10 @@ LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
  * collective. */
 LIERNE_API const char *lierne_plan_get_memory_kind(const lierne_plan *plan);
 
+/* The number by which messages, dumps and traces name the plan ("forward 6 of plan 3"): the same on
+ * every rank, higher for later plans of a context, 0 over self; -1 for NULL. Not collective. */
+LIERNE_API int lierne_plan_get_number(const lierne_plan *plan);
+
 /* Number of elements of this rank's input and output buffer in a direction. The adjoint's input is
  * the gradient of the forward's output. in or out may be NULL. Not collective. Errors: INVALID
  * (plan is NULL, direction). */

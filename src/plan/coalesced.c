@@ -126,7 +126,7 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
             : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         for (int i = 0; i < n; i++) {
-            numbers[i] = lierne_plan_number(plans[i]);
+            numbers[i] = lierne_plan_get_number(plans[i]);
         }
         fields[1] = lierne_field_list("plans", LIERNE_ITEM_I64, numbers, (size_t)n);
     }

@@ -161,10 +161,6 @@ int lierne_plan_match_id(int decision, int direction, size_t call) {
     return (int)((tag + (int64_t)(call % LIERNE_MAX_INFLIGHT)) & INT_MAX);
 }
 
-int lierne_plan_number(const lierne_plan *plan) {
-    return plan->decision;
-}
-
 const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction direction) {
     return plan->parts.side[direction].route;
 }

@@ -76,8 +76,6 @@ lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
 /* Makes a plan part of another one, which destroys it: the context no longer counts it. */
 void lierne_plan_own(lierne_plan *plan);
 lierne_context *lierne_plan_context(const lierne_plan *plan);
-/* The number of a plan, the same on every rank: the id of the agreement that made it. */
-int lierne_plan_number(const lierne_plan *plan);
 /* The match id of the messages of a plan's n-th call in a direction. */
 int lierne_plan_match_id(int number, int direction, size_t call);
 /* For planners that change the routes of a plan: a direction of it, and the collective call that

@@ -22,6 +22,10 @@ const char *lierne_plan_get_memory_kind(const lierne_plan *plan) {
     return plan ? plan->context->memory->name : NULL;
 }
 
+int lierne_plan_get_number(const lierne_plan *plan) {
+    return plan ? plan->decision : -1;
+}
+
 lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan,
                                        lierne_direction direction) {
     LIERNE_PUBLIC_CALL();

@@ -332,7 +332,7 @@ lierne_status lierne_schedule_add_operation(int *index, lierne_schedule *schedul
                                    .root = spec.root,
                                    .peer = spec.peer,
                                    .plan = spec.plan,
-                                   .number = spec.plan ? lierne_plan_number(spec.plan) : -1,
+                                   .number = spec.plan ? lierne_plan_get_number(spec.plan) : -1,
                                    .direction = spec.direction,
                                    .held = spec.held != 0};
     snprintf(o.tag, sizeof o.tag, "%s", spec.tag ? spec.tag : "");

@@ -79,7 +79,7 @@ static void add_call(const trace *t, int i) {
     const lierne_recorded_operation *o = &t->run->schedule->operations.at[i];
     if (o->plan) {
         lierne_text_add(t->text, "\"plan\":%d,\"what\":\"%s\",\"number\":%lld,",
-                        lierne_plan_number(o->plan), lierne_direction_names[o->direction],
+                        lierne_plan_get_number(o->plan), lierne_direction_names[o->direction],
                         (long long)t->run->operations[i].number);
     }
 }

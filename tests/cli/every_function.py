@@ -194,6 +194,7 @@ def ask_plan(plan, context, kind, n):
     dtype, out, offset = ctypes.c_int(), longs(0), longs(0)
     check(L.lierne_plan_get_context(plan) == context, "plan_get_context")
     check(L.lierne_plan_get_kind(plan) == kind and L.lierne_plan_get_memory_kind(plan) == b"host", "kind")
+    check(L.lierne_plan_get_number(plan) >= 0 > L.lierne_plan_get_number(None), "a number")
     ok(L.lierne_plan_get_dtype(ref(dtype), plan))
     ok(L.lierne_plan_get_elements(None, out, plan, FORWARD))
     check(dtype.value == F32 and out[0] == n, "dtype and elements")

@@ -173,6 +173,18 @@ class Buffers(unittest.TestCase):
         self.assertEqual((self.context.find_member(0), self.context.find_member(1)), (0, None))
         self.assertEqual((self.context.ngroups, self.context.max_groups), (0, 64))
         self.assertEqual(self.plan.memory_kind, "host")
+        self.assertEqual(self.plan.number, 0)
+
+    def test_numbers_of_plans_are_those_of_messages(self):
+        def told(context):
+            plans = [lierne.all_reduce(context, 2, "f32") for _ in range(3)]
+            plans[1].forward(np.zeros(2, np.float32))
+            return [plan.number for plan in plans], context.dump()
+
+        with lierne.Context.sim(2) as world:
+            for numbers, dump in world.run(told):
+                self.assertEqual(numbers, [0, 1, 2])
+                self.assertRegex(dump, rf"forward 0 of plan {numbers[1]}\b")
 
     def test_memory_of_the_context(self):
         array = self.context.empty((2, 3), "f32")

@@ -125,6 +125,24 @@ def a_rank_that_does_not_call_is_a_timeout():
 
 
 @test
+def a_timeout_names_the_call_and_the_plan():
+    context = lierne.torch.context(group=new_group(), timeout=5)
+    other, move = (lierne.torch.Operation(lierne.all_reduce(context, 4, "f64")) for _ in range(2))
+    x = torch.zeros(4, dtype=torch.float64)
+    for call in (other, move, move.adjoint, move, other):
+        call(x)
+    assert move.plan.number != other.plan.number
+    dist.barrier()
+    if context.rank:
+        error = raised(move.adjoint, x)
+        expected = f"rank {context.rank}: adjoint 1 of plan {move.plan.number}, stage "
+        assert expected in str(error), (expected, error)
+    dist.barrier()
+    context.abort("the others had a timeout")
+    context.close()
+
+
+@test
 def a_rank_that_does_not_call_backward_is_a_timeout():
     x = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     context = lierne.torch.context(group=new_group(), timeout=1)

@@ -97,7 +97,7 @@ Test(handles, a_plan_says_what_it_is) {
     cr_assert_eq(lierne_plan_get_dtype(NULL, plans[0]), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_get_dtype(&dtype, NULL), LIERNE_ERR_INVALID);
     cr_assert(!lierne_plan_get_context(NULL) && !lierne_plan_get_kind(NULL) &&
-              !lierne_plan_get_memory_kind(NULL));
+              !lierne_plan_get_memory_kind(NULL) && lierne_plan_get_number(NULL) == -1);
     cr_assert_eq(lierne_context_destroy_all(context), LIERNE_OK);
     lierne_layout_destroy(l);
     lierne_grid_destroy(g);

@@ -245,7 +245,7 @@ static lierne_status fill_again(const lierne_plan *plan, const lierne_bridge_sav
     lierne_bridge_spec spec = saved->spec;
     spec.row_owner = row_owner;
     lierne_plan_fields_add(fields, "lierne_plan_update_rows", 0);
-    lierne_plan_fields_add(fields, "plan", lierne_plan_number(plan));
+    lierne_plan_fields_add(fields, "plan", lierne_plan_get_number(plan));
     lierne_plan_fields_add_list(fields, "row_owner", LIERNE_ITEM_I32, row_owner,
                                 lierne_bridge_map_size(&spec));
     LIERNE_TRY(lierne_plan_check_changeable(plan));

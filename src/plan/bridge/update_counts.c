@@ -33,7 +33,7 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
     lierne_bridge_counts *c = saved ? ((lierne_bridge_saved_spec *)saved)->variable : NULL;
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{.name = "lierne_plan_update_counts"},
-                                   {.name = "plan", .value = lierne_plan_number(plan)}};
+                                   {.name = "plan", .value = lierne_plan_get_number(plan)}};
     lierne_status status = c ? check_rows(plan, c, rows)
                              : LIERNE_FAIL(LIERNE_ERR_INVALID,
                                            "rank %d: the plan has no variable rows", context->rank);

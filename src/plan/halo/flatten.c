@@ -42,7 +42,7 @@ lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan 
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{.name = "lierne_plan_create_flattened"},
-                                   {.name = "plan", .value = lierne_plan_number(plan)},
+                                   {.name = "plan", .value = lierne_plan_get_number(plan)},
                                    {.name = "separate", .value = separate != 0}};
     lierne_status status = check(saved, out, separate, context->rank);
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));

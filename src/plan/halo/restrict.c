@@ -127,7 +127,7 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{.name = "lierne_plan_create_restricted"},
-                                   {.name = "plan", .value = lierne_plan_number(plan)}};
+                                   {.name = "plan", .value = lierne_plan_get_number(plan)}};
     lierne_status status = prepare(&c, r, out, keep, context->rank);
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK) {

@@ -405,7 +405,7 @@ lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
                                              const lierne_star_forest_spec *spec) {
     const lierne_field fields[] = {{.name = "lierne_plan_update_graph"},
-                                   {.name = "plan", .value = lierne_plan_number(plan)}};
+                                   {.name = "plan", .value = lierne_plan_get_number(plan)}};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, lierne_plan_context(plan), status, spec));
     return lierne_plan_replace(plan, p.status, &p.parts, fields, 2);

@@ -216,6 +216,11 @@ class Plan:
         return dtype_of_number(out[0])
 
     @property
+    def number(self):
+        """The number by which messages, dumps and traces name it, the same on every rank."""
+        return lib.lierne_plan_get_number(self._alive())
+
+    @property
     def memory_kind(self):
         """The memory that its buffers are in: "host" or "cuda"."""
         return text(lib.lierne_plan_get_memory_kind(self._alive()))

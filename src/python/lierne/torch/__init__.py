@@ -135,6 +135,7 @@ class Operation:
         self.group = getattr(context, "group", group)
         self._tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._routes = plan.dtype, {}, {}
+        self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
 
@@ -191,8 +192,8 @@ class Operation:
     def _start_routed(self, source, out, direction):
         if direction not in self._routes:
             self._routes[direction] = self.plan.route(direction)
-        execution = Execution(("forward", "adjoint")[direction], self._routes[direction], source, out,
-                              self.group, self._tag + direction)
+        execution = Execution(self._name_call(direction), self._routes[direction], source, out, self.group,
+                              self._tag + direction)
         self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
 
         def finish():
@@ -203,6 +204,12 @@ class Operation:
                 self._give_up(error, execution)
                 raise
         return _Started(self._owner, finish, number)
+
+    def _name_call(self, direction):
+        """Counts a call and names it as lierne does: "forward 6 of plan 3"; routes alone have no plan."""
+        name = f"{('forward', 'adjoint')[direction]} {self._begun[direction]}"
+        self._begun[direction] += 1
+        return name if self._context is None else f"{name} of plan {self.plan.number}"
 
     def _give_up(self, error, execution):
         """No call may take the messages of an execution that failed for its own."""
