@@ -143,6 +143,18 @@ def a_timeout_names_the_call_and_the_plan():
 
 
 @test
+def shapes_of_megatrons_bridge_wait_as_long_as_its_tensors():
+    from lierne.megatron import BridgeCommunicator, HyperCommGrid
+    names = ["tp", "cp", "pp", "dp"]
+    communicator = BridgeCommunicator(HyperCommGrid([1, 1, 1, 2], names),
+                                      HyperCommGrid([2, 1, 1, 1], names, rank_offset=2))
+    cpu = torch.device("cpu")
+    waits = [group._get_backend(cpu).options._timeout for group in (communicator._group, dist.group.WORLD)]
+    assert waits == [datetime.timedelta(seconds=60)] * 2, waits
+    communicator.destroy()
+
+
+@test
 def a_rank_that_does_not_call_backward_is_a_timeout():
     x = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     context = lierne.torch.context(group=new_group(), timeout=1)

@@ -60,6 +60,14 @@ def _leaders(src, dest):
     return ffi.gc(handle, lib.lierne_megatron_leaders_destroy)
 
 
+def _timeout_of(group):
+    """How long the calls of a process group may take. None, torch's default: its backend does not say."""
+    try:
+        return group._get_backend(group._device_types[0]).options._timeout
+    except (AttributeError, RuntimeError):
+        return None
+
+
 def _side(leaders, is_src):
     """The leaders of a side, and the groups of ranks that hold what their leader has."""
     side = lib.LIERNE_MEGATRON_SIDE_SRC if is_src else lib.LIERNE_MEGATRON_SIDE_DST
@@ -72,7 +80,8 @@ class BridgeCommunicator:
 
     Construction is collective over the world. dim_mapping: axes of "s", "b" and "h" (1, 0, 2), of 3-D
     tensors; of 2-D ones the batch axis is 0. Each operation first tells all boundary ranks the shapes,
-    then each plans by itself if they are new. Raises AssertionError (cp, dim_mapping), ValueError (dp sizes)."""
+    then each plans by itself if they are new. Shapes and tensors wait as long as the default process
+    group does. Raises AssertionError (cp, dim_mapping), ValueError (dp sizes)."""
 
     def __init__(self, src_grid, dest_grid, dim_mapping=None, comm_dtype=None, src_module_name=None,
                  dest_module_name=None):
@@ -96,7 +105,8 @@ class BridgeCommunicator:
             self._src_groups, backend=src_grid.backend)
         self.dest_grid_broadcast_pg, _ = dist.new_subgroups_by_enumeration(
             self._dest_groups, backend=dest_grid.backend)
-        self._group = dist.new_group(members, backend="gloo")  # shapes only
+        self._group = dist.new_group(members, backend="gloo",
+                                     timeout=_timeout_of(dist.group.WORLD))  # shapes only
 
     def _read_leaders(self):
         handle = _leaders(self.src_grid, self.dest_grid)
