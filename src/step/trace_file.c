@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static lierne_status fail(const char *path, const char *what) {
@@ -59,8 +60,11 @@ static lierne_status begin(const char *path, int rank, int64_t created) {
 /* *created: what the first line of the file says; it stays where another program wrote that. */
 static lierne_status read_begin(int64_t *created, const char *path) {
     char text[160] = "";
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    struct stat info;
+    /* A pipe has no first line to read, and waits for whoever writes it. */
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool regular = file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+    ssize_t n = file < 0 ? -1 : regular ? read(file, text, sizeof text - 1) : 0;
     lierne_status status = n < 0 ? fail(path, "read") : LIERNE_OK;
     if (n > 0 && strncmp(text, BEGIN, sizeof BEGIN - 1) == 0) {
         *created = strtoll(text + sizeof BEGIN - 1, NULL, 10);

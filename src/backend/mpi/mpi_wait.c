@@ -22,7 +22,7 @@ void lierne_mpi_start_deadline(lierne_mpi_state *m) {
 /* A collective needs every rank, so all of them are checked. */
 static lierne_status check_peers(lierne_mpi_state *m) {
     double now = lierne_now();
-    if (!m->watches || now < m->next_check) {
+    if ((!m->watches && !m->flags) || now < m->next_check) {
         return LIERNE_OK;
     }
     m->next_check = now + CHECK_EVERY;

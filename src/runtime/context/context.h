@@ -190,8 +190,8 @@ LIERNE_PRIVATE lierne_carrier *lierne_context_add_transport(lierne_context *cont
 bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
                                     void *self);
 /* Notes why the context does not use a transport, until it is added; the last reason stays. */
-LIERNE_PRIVATE void lierne_context_note_unused(lierne_context *context,
-                                               const lierne_transport *transport, const char *why);
+void lierne_context_note_unused(lierne_context *context, const lierne_transport *transport,
+                                const char *why);
 /* Whether a reason was noted. */
 bool lierne_context_is_unused(lierne_context *context, const lierne_transport *transport);
 /* context_heap.c. The heap of a transport that has one, or NULL. */

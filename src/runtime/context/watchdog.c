@@ -88,6 +88,14 @@ static void find_failure(lierne_watchdog *w) {
     }
 }
 
+/* Once, also where the context is closed before this thread has seen what another one found. */
+static void end_failed(lierne_watchdog *w) {
+    if (w->failed != LIERNE_OK && !w->aborted) {
+        w->aborted = true;
+        abort_transports(w);
+    }
+}
+
 static void *run(void *self) {
     lierne_watchdog *w = self;
     if (w->enter) {
@@ -96,14 +104,12 @@ static void *run(void *self) {
     lierne_watchdog_enter(w);
     while (!w->closing) {
         find_failure(w);
-        if (w->failed != LIERNE_OK && !w->aborted) {
-            w->aborted = true;
-            abort_transports(w);
-        }
+        end_failed(w);
         if (!w->closing) {
             pause_for(w);
         }
     }
+    end_failed(w);
     lierne_watchdog_leave(w);
     return NULL;
 }
