@@ -8,6 +8,7 @@ import tempfile
 import threading
 import types
 import unittest
+import weakref
 
 import numpy as np
 
@@ -670,6 +671,21 @@ class Plans(unittest.TestCase):
             requests = [plan.begin(np.float32([9])) for plan in plans[1:]]
             del requests, plans  # the world is closed with a dropped request that never completes
             world[1].abort("its peer has no plan")
+
+    def test_a_request_that_fails_keeps_its_buffers(self):
+        """Another rank may still write them."""
+        with lierne.Context.sim(2, timeout=0.2) as world:
+            plan = [lierne.all_gather(world[r], 1, "f32") for r in range(2)][0]
+            dropped, blocking = np.zeros(2, np.float32), np.zeros(2, np.float32)
+            refs = weakref.ref(dropped), weakref.ref(blocking)
+            plan.begin(np.float32([1]), out=dropped)
+            with self.assertRaises(TimeoutError):
+                plan.forward(np.float32([1]), out=blocking)
+            with self.assertRaises(TimeoutError):
+                plan.forward(np.float32([1]), out=blocking)
+            del dropped, blocking
+            gc.collect()
+            self.assertTrue(all(ref() is not None for ref in refs))
 
     def test_a_request_of_a_dead_context_is_left_alone(self):
         with lierne.Context.sim(2) as world:

@@ -196,6 +196,34 @@ def a_work_that_is_dropped_ends():
 
 
 @test
+def many_works_that_are_dropped_end():
+    with lierne.torch.context(over="node") as context:
+        halos = [lierne.torch.Halo(context, 1, 1, [(context.rank + 1) % 4], [(context.rank - 1) % 4], [[0]], [1],
+                                   torch.float32) for _ in range(300)]
+        works = [halo.begin(torch.ones(2)) for halo in halos]
+        del works
+        same(halos[0](torch.ones(2)), [1, 1])
+
+
+@test
+def works_that_are_collected_later_on_one_rank_end_in_their_order():
+    with lierne.torch.context(over="distributed", timeout=60) as context:
+        move = lierne.torch.Operation(lierne.all_reduce(context, 64, "f32", algorithm="two_shot"))
+        assert len(move.plan.route("forward").stages) > 1
+        gc.disable()
+        for collecting in ({0}, {1, 2}, {0, 1, 2, 3}, set()):
+            first, cycle, third = move.begin(torch.ones(64)), [move.begin(torch.full((64,), 100.0))], None
+            cycle.append(cycle)
+            del cycle
+            if context.rank in collecting:
+                gc.collect()
+            third = move.begin(torch.full((64,), 5.0))
+            same(first.wait(), [4.0] * 64, collecting)
+            same(third.wait(), [20.0] * 64, collecting)
+        gc.enable()
+
+
+@test
 def dropped_works_end_in_the_order_in_which_they_were_begun():
     for context in contexts():
         rank, right, left = context.rank, (context.rank + 1) % 4, (context.rank - 1) % 4

@@ -8,6 +8,7 @@ Arrays over memory of the library (Context.empty, shared outputs of plans) are c
 alive, closing what owns its memory is a BufferError, as it is with Python's own mmap."""
 import ctypes
 import math
+import operator
 import os
 import threading
 import warnings
@@ -36,7 +37,17 @@ class Dropped:
     are in use: the next call of their context that may wait ends them."""
 
     def __init__(self):
-        self._dropped = []
+        self._dropped, self._ending, self._keep = [], False, None
+        self.flying = {}  # of torch.distributed: what ends an execution in flight, by its number
+
+    def _is_dead(self):
+        """Whether nothing ends any more, and buffers may still be written."""
+        return False
+
+    def _keep_borrowed(self, buffers):
+        """Keeps buffers of an execution that failed, if they may still be written."""
+        if self._is_dead():
+            self._keep = self._keep, buffers
 
     def _drop(self, end, number=0):
         """Leaves an execution to the next call, which calls end(); safe in a finalizer. number: its place
@@ -44,10 +55,22 @@ class Dropped:
         self._dropped.append((number, end))
 
     def _end_dropped(self, before=math.inf):
-        """Ends those with a lower number, in their order."""
-        self._dropped.sort(key=lambda entry: entry[0])
-        while self._dropped and self._dropped[0][0] < before:
-            self._dropped.pop(0)[1]()
+        """Ends those with a lower number, in their order: not within one another, and without those
+        that are dropped meanwhile. One that fails stays where its buffers may still be written."""
+        if self._ending or self._is_dead():
+            return
+        self._ending = True
+        try:
+            for entry in sorted(self._dropped, key=operator.itemgetter(0)):
+                if entry[0] >= before or self._is_dead():
+                    break
+                try:
+                    entry[1]()
+                finally:
+                    if not self._is_dead():
+                        self._dropped.remove(entry)
+        finally:
+            self._ending = False
 
 
 class Context(Dropped):
@@ -136,10 +159,8 @@ class Context(Dropped):
             raise RuntimeError(f"the context was made in process {self._process}; process {os.getpid()}, "
                                "a fork of it, needs one of its own")
 
-    def _end_dropped(self, before=math.inf):
-        """Those of a dead context stay as they are: their buffers may still be written."""
-        if lib.lierne_context_get_status(self._handle) == lib.LIERNE_OK:
-            super()._end_dropped(before)
+    def _is_dead(self):
+        return self._handle is not None and lib.lierne_context_get_status(self._handle) != lib.LIERNE_OK
 
     def _free_collected(self):
         """What is still held by something that will be collected later is left for the next call."""

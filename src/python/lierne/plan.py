@@ -12,7 +12,7 @@ import typing
 import numpy as np
 
 from lierne._arrays import borrow, dtype_of_number, numpy_dtype
-from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, text
+from lierne._library import Error, Spec, call, ffi, handle, lib, make, not_copied, text
 
 FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
@@ -253,8 +253,11 @@ class Plan:
 
     def _execute(self, function, direction, data, out, *first):
         out, target, source, kept = self._buffers(direction, data, out)
-        self.context._call(function, self._alive(), *first, target, source, ffi.NULL)
-        del kept
+        try:
+            self.context._call(function, self._alive(), *first, target, source, ffi.NULL)
+        except Error:
+            self.context._keep_borrowed(kept)
+            raise
         return self._shared_array(direction) if out is None else out
 
     def _shared_block(self, direction):

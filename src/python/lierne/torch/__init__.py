@@ -84,9 +84,13 @@ def grid(mesh_or_grid):
     return lierne.Grid.from_device_mesh(mesh_or_grid)
 
 
+_TURNS = 64  # executions of one operation and direction whose messages have tags of their own
+
+
 def _tag_of(plan, context):
     """An even tag for the messages of an operation, the same on all its ranks: it tells exchanges in
-    flight apart. Operations of a context are made in one order; routes without one are their spec."""
+    flight apart. Direction, execution and stage are added to it. Operations of a context are made in one
+    order; routes without one are their spec."""
     if context is None:
         name = repr(plan.identity)
     else:
@@ -192,17 +196,28 @@ class Operation:
     def _start_routed(self, source, out, direction):
         if direction not in self._routes:
             self._routes[direction] = self.plan.route(direction)
-        execution = Execution(self._name_call(direction), self._routes[direction], source, out, self.group,
-                              self._tag + direction)
+        route = self._routes[direction]
+        turn = self._begun[direction] % _TURNS * len(route.stages)
+        execution = Execution(self._name_call(direction), route, source, out, self.group,
+                              self._tag + direction + 2 * turn)
         self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
 
-        def finish():
-            self._check_usable(number)
+        def complete():
             try:
                 return execution.finish(self._context and self._context.timeout)
             except lierne.Error as error:
                 self._give_up(error, execution)
                 raise
+
+        def finish():
+            """First all that was begun before, dropped or not: the other ranks end it in that order."""
+            self._check_usable(number)
+            flying = self._owner.flying
+            for older in sorted(n for n in flying if n <= number):
+                flying.pop(older)()
+            return execution.target
+
+        self._owner.flying[number] = complete
         return _Started(self._owner, finish, number)
 
     def _name_call(self, direction):
@@ -287,7 +302,11 @@ class _Started:
         finish, self._finish = self._finish, None
         if finish is None:
             raise RuntimeError("the execution has ended already, with an error")
-        return finish()
+        try:
+            return finish()
+        except lierne.Error:
+            self._owner._keep_borrowed(finish)
+            raise
 
     def __del__(self):
         if self._finish is not None:

@@ -122,14 +122,15 @@ class Execution:
         if self.stage == len(self.route.stages):
             return
         stage, ops = self.route.stages[self.stage], []
+        tag = (self.tag + 2 * self.stage) % 2**31
         for message in stage.recvs:
             tensor, direct = self._landing(message)
-            ops.append(dist.P2POp(dist.irecv, tensor, message.peer, self.group, self.tag))
+            ops.append(dist.P2POp(dist.irecv, tensor, message.peer, self.group, tag))
             if not direct:
                 self.arriving.append((message, tensor))
         for message in stage.sends:
             ops.append(dist.P2POp(dist.isend, self._packed(message), message.peer, self.group,
-                                  self.tag))
+                                  tag))
         self.sent = ops  # keeps the tensors
         if ops:
             self.works = dist.batch_isend_irecv(ops)
