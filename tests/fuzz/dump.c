@@ -23,7 +23,7 @@ static void write_json(const lierne_dump *dump) {
 static void judge(lierne_hang_view *view, bool gave_up) {
     const lierne_hang_view *views[] = {view};
     const lierne_hang_context c = {views, 1, gave_up ? view->gave_up : view->dump.alive, gave_up};
-    lierne_hang hang = {.size = sizeof hang, .rank = -1, .waiting = -1, .number = -1, .call = -1};
+    lierne_hang hang = {.size = sizeof hang, .rank = -1, .waiting = -1, .number = -1, .place = -1};
     lierne_text text = {0};
     double waits;
     MUST(lierne_hang_judge(&hang, &waits, &c) == LIERNE_OK, "a judgement");
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     void *copy = malloc(size ? size : 1); /* aligned, and no longer than the input */
     memcpy(copy, data, size);
     lierne_status status = lierne_dump_parse(&view.dump, copy, size, "the input");
-    MUST(status == LIERNE_OK || status == LIERNE_INVALID, "a dump is read or INVALID");
+    MUST(status == LIERNE_OK || status == LIERNE_ERR_INVALID, "a dump is read or INVALID");
     if (status == LIERNE_OK) {
         write_json(&view.dump);
         MUST(lierne_hang_view_fill(&view) == LIERNE_OK, "operations");
