@@ -7,8 +7,6 @@ freed by the next call of their context, in the thread that makes it, and not by
 Arrays over memory of the library (Context.empty, shared outputs of plans) are counted: while one is
 alive, closing what owns its memory is a BufferError, as it is with Python's own mmap."""
 import ctypes
-import math
-import operator
 import os
 import threading
 import warnings
@@ -49,26 +47,25 @@ class Dropped:
         if self._is_dead():
             self._keep = self._keep, buffers
 
-    def _drop(self, end, number=0):
-        """Leaves an execution to the next call, which calls end(); safe in a finalizer. number: its place
-        among those that are to end in the order in which they were begun."""
-        self._dropped.append((number, end))
+    def _drop(self, end):
+        """Leaves an execution to the next call, which calls end(); safe in a finalizer."""
+        self._dropped.append(end)
 
-    def _end_dropped(self, before=math.inf):
-        """Ends those with a lower number, in their order: not within one another, and without those
-        that are dropped meanwhile. One that fails stays where its buffers may still be written."""
+    def _end_dropped(self):
+        """Ends them, not within one another, and without those that are dropped meanwhile. One that fails
+        stays where its buffers may still be written."""
         if self._ending or self._is_dead():
             return
         self._ending = True
         try:
-            for entry in sorted(self._dropped, key=operator.itemgetter(0)):
-                if entry[0] >= before or self._is_dead():
+            for end in list(self._dropped):
+                if self._is_dead():
                     break
                 try:
-                    entry[1]()
+                    end()
                 finally:
                     if not self._is_dead():
-                        self._dropped.remove(entry)
+                        self._dropped.remove(end)
         finally:
             self._ending = False
 

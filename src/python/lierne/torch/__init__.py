@@ -14,7 +14,6 @@ node, host memory. Neither loads MPI.
 All ranks call every operation, forward and backward, also ranks without data: a rank whose result is
 empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
 import collections
-import math
 import weakref
 import zlib
 
@@ -170,6 +169,7 @@ class Operation:
     def _start(self, tensor, adjoint):
         """Begins to execute; returns a _Started."""
         self._check_usable()
+        self._owner._end_dropped()
         shapes = self.shapes(int(adjoint))
         if dtype_name(tensor.dtype) != self.dtype and not self.dtype.startswith("bits"):
             raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {self.dtype}")
@@ -184,14 +184,12 @@ class Operation:
             return self._start_routed(source, out, int(adjoint))
         return _Started(self._owner, self._start_own(source, out, adjoint))
 
-    def _check_usable(self, number=math.inf):
-        """Ends what was dropped of the executions before this one. Raises where the context is closed,
-        or dead."""
+    def _check_usable(self):
+        """Raises where the context is closed, or dead."""
         if self._context is not None:
             self.plan._alive()
             self._context._check_usable()
             call(lib.lierne_context_get_status, self._context._handle)
-        self._owner._end_dropped(number)
 
     def _start_routed(self, source, out, direction):
         if direction not in self._routes:
@@ -211,14 +209,14 @@ class Operation:
 
         def finish():
             """First all that was begun before, dropped or not: the other ranks end it in that order."""
-            self._check_usable(number)
+            self._check_usable()
             flying = self._owner.flying
             for older in sorted(n for n in flying if n <= number):
                 flying.pop(older)()
             return execution.target
 
         self._owner.flying[number] = complete
-        return _Started(self._owner, finish, number)
+        return _Started(self._owner, finish)
 
     def _name_call(self, direction):
         """Counts a call and names it as lierne does: "forward 6 of plan 3"; routes alone have no plan."""
@@ -295,8 +293,8 @@ def _checked(tensor):
 class _Started:
     """An execution in flight: a call waits and gives the result. It is called once, or dropped."""
 
-    def __init__(self, owner, finish, number=0):
-        self._owner, self._finish, self._number = owner, finish, number
+    def __init__(self, owner, finish):
+        self._owner, self._finish = owner, finish
 
     def __call__(self):
         finish, self._finish = self._finish, None
@@ -310,7 +308,7 @@ class _Started:
 
     def __del__(self):
         if self._finish is not None:
-            self._owner._drop(self._finish, self._number)
+            self._owner._drop(self._finish)
 
 
 class _Flight:
