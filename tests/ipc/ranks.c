@@ -299,6 +299,39 @@ static void *stays_away(void *argument) {
     return NULL;
 }
 
+/* Two ranks, of which one gives up and says why before its window breaks: the other one says so. */
+static void *says_why(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static char any;
+    buffers *b = malloc(sizeof *b);
+    lierne_plan *plan = NULL;
+    lierne_context *context = NULL;
+    if (rank < 2) {
+        context = open_context(rank, 2, "why", 20);
+        check(test_ipc_use(context) == LIERNE_OK, "windows");
+        check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
+        fill(b->in[0], rank, 0);
+    }
+    meet_ranks();
+    if (rank == 1) {
+        const lierne_ipc *ipc = context->carriers[0].self;
+        check(lierne_context_abort(context, LIERNE_ERR_NO_MEMORY, "the disk is full") == LIERNE_OK,
+              "abort");
+        lierne_ipc_store((uint32_t *)(void *)ipc->chunks[0].at, 1);
+    } else if (rank == 0) {
+        check(lierne_plan_forward(plan, b->got[0], b->in[0], &any) == LIERNE_ERR_NO_MEMORY &&
+                  strcmp(lierne_last_error(),
+                         "lierne_plan_forward: rank 1 gave up: lierne_context_abort: the disk is "
+                         "full") == 0,
+              "the first cause");
+    }
+    meet_ranks();
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(context);
+    free(b);
+    return NULL;
+}
+
 /* On a stream that outlives its calls: the watchdog finds what a step found, after the end. */
 static void *is_found_later(void *argument) {
     int rank = (int)(intptr_t)argument;
@@ -438,6 +471,7 @@ int main(void) {
     run_ranks(reads_late);
     run_ranks(stays_away);
     run_ranks(is_found_later);
+    run_ranks(says_why);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks after errors");
     return print_checks();
 }

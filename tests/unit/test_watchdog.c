@@ -221,7 +221,14 @@ static lierne_status check_nothing(void *self) {
     return LIERNE_OK;
 }
 
-static const lierne_transport_watched watched = {.check = check_nothing, .abort = abort_device};
+static int ended_by_none(void *self) {
+    (void)self;
+    return -1;
+}
+
+static const lierne_transport_watched watched = {.check = check_nothing,
+                                                 .abort = abort_device,
+                                                 .ended_by = ended_by_none};
 
 static lierne_context *open_device(lierne_plan **plan, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};

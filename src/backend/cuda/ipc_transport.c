@@ -266,6 +266,11 @@ static void end_steps(void *self) {
     lierne_ipc_store(&((lierne_ipc *)self)->words->abort, 1);
 }
 
+static int ended_by(void *self) {
+    uint64_t failure = lierne_ipc_load_failure(&((lierne_ipc *)self)->words->failure);
+    return failure % 4 == LIERNE_IPC_GAVE_UP ? (int)(failure / 4) : -1;
+}
+
 static void leave(void *self) {
     lierne_ipc *ipc = self;
     lierne_ipc_leave(ipc);
@@ -292,7 +297,9 @@ static const lierne_transport_windows windows = {.at = window_at,
                                                  .before_packing = before_packing,
                                                  .after_unpacking = after_unpacking};
 static const lierne_transport_streams streams = {.set = set_stream, .met = met_none};
-static const lierne_transport_watched watched = {.check = check, .abort = end_steps};
+static const lierne_transport_watched watched = {.check = check,
+                                                 .abort = end_steps,
+                                                 .ended_by = ended_by};
 
 const lierne_transport lierne_ipc_transport = {
     .name = "ipc",

@@ -129,6 +129,12 @@ static void close_nccl(void *self) {
     lierne_mem_free(self);
 }
 
+/* NCCL names no rank. */
+static int ended_by(void *self) {
+    (void)self;
+    return -1;
+}
+
 static const lierne_transport_registers registers = {.heap = lierne_nccl_heap,
                                                      .reserve = lierne_nccl_heap_reserve,
                                                      .enlist = lierne_nccl_heap_enlist,
@@ -136,7 +142,8 @@ static const lierne_transport_registers registers = {.heap = lierne_nccl_heap,
 static const lierne_transport_streams streams = {.set = set_stream, .met = met};
 static const lierne_transport_all_gathers all_gathers = {.post = post_all_gather};
 static const lierne_transport_watched watched = {.check = lierne_nccl_check_async,
-                                                 .abort = lierne_nccl_abort};
+                                                 .abort = lierne_nccl_abort,
+                                                 .ended_by = ended_by};
 
 const lierne_transport lierne_nccl_transport = {
     .name = "nccl",

@@ -335,8 +335,22 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     }
 }
 
+/* A device tells which rank gave up, and not why; the rank itself may have told that meanwhile. */
+static lierne_status find_cause(const lierne_context *context, lierne_status status) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        const lierne_carrier *c = &context->carriers[i];
+        int peer = c->transport->watched ? c->transport->watched->ended_by(c->self) : -1;
+        if (peer >= 0 && context->control->failures) {
+            lierne_status cause = context->control->failures->gave_up(context->control_self, peer);
+            status = cause == LIERNE_OK ? status : cause;
+        }
+    }
+    return status;
+}
+
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status) {
     if (context->dead == LIERNE_OK) {
+        status = find_cause(context, status);
         context->dead = status;
         context->killer = lierne_call_name;
         snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_error_text());

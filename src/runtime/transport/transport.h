@@ -172,6 +172,9 @@ typedef struct lierne_transport_streams {
 typedef struct lierne_transport_watched {
     lierne_status (*check)(void *self); /* an error that it has noticed since */
     void (*abort)(void *self);          /* ends what hangs on the device, after an error */
+    /* The index of the rank that gave up first, where that was the error; else -1. It may say why
+     * by other ways, which only the caller's own thread may use. */
+    int (*ended_by)(void *self);
 } lierne_transport_watched;
 
 /* It has an all-gather; of a transport that works on streams. Used where it serves all messages of
