@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-static bool reserve(lierne_text *text, size_t extra) {
+static bool reserve_text(lierne_text *text, size_t extra) {
     size_t wanted = text->length + extra + 1;
     if (text->failed) {
         return false;
@@ -27,7 +27,7 @@ void lierne_text_add(lierne_text *text, const char *format, ...) {
     va_start(args, format);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (length < 0 || !reserve(text, (size_t)length)) {
+    if (length < 0 || !reserve_text(text, (size_t)length)) {
         return;
     }
     va_start(args, format);

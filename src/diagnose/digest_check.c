@@ -128,7 +128,7 @@ static lierne_status write_messages(checker *c) {
     return LIERNE_OK;
 }
 
-static lierne_status prepare(checker *c) {
+static lierne_status prepare_checker(checker *c) {
     LIERNE_TRY(check_spec(c));
     for (int t = 0; t < c->spec.ntensors; t++) {
         LIERNE_TRY(answer_tensor(c, t));
@@ -137,8 +137,8 @@ static lierne_status prepare(checker *c) {
 }
 
 /* Compares what a rank answered for a tensor; *next is the place of its digest. */
-static lierne_status compare(checker *c, int t, int from, const lierne_control_message *m,
-                             size_t *next) {
+static lierne_status compare_digests(checker *c, int t, int from, const lierne_control_message *m,
+                                     size_t *next) {
     char name[32];
     const lierne_digest_part part = {c->spec.dst[t], c->context->rank, c->spec.src[t], from, name};
     lierne_digest_factors factors;
@@ -169,7 +169,7 @@ static lierne_status compare_message(checker *c, const lierne_control_message *m
     int from = m->peer;
     size_t next = 0;
     for (int t = 0; t < c->spec.ntensors; t++) {
-        LIERNE_TRY(compare(c, t, from, m, &next));
+        LIERNE_TRY(compare_digests(c, t, from, m, &next));
     }
     return next == m->count ? LIERNE_OK
                             : LIERNE_FAIL(LIERNE_ERR_MISMATCH,
@@ -204,7 +204,7 @@ static lierne_status exchange(checker *c) {
 }
 
 /* What the ranks must have given alike, and whether all of them could compute. */
-static lierne_status agree(const checker *c, lierne_status mine) {
+static lierne_status agree_on_digests(const checker *c, lierne_status mine) {
     lierne_field fields[3] = {{.name = "lierne_digest_check"},
                               {.name = "ntensors", .value = c->spec.ntensors},
                               {.name = "key", .value = (int64_t)c->spec.key}};
@@ -219,9 +219,9 @@ lierne_status lierne_digest_check(lierne_context *context, const lierne_digest_c
     LIERNE_TRY(lierne_context_alive(context));
     int64_t call = lierne_context_begin_call(context, "digest check", -1, -1);
     lierne_status status = lierne_spec_take(&c.spec, sizeof c.spec, spec, "spec");
-    status = agree(&c, status == LIERNE_OK ? prepare(&c) : status);
+    status = agree_on_digests(&c, status == LIERNE_OK ? prepare_checker(&c) : status);
     if (status == LIERNE_OK) {
-        status = agree(&c, exchange(&c));
+        status = agree_on_digests(&c, exchange(&c));
     }
     lierne_context_end_call(context, call, status);
     lierne_mem_free(c.answers.at);

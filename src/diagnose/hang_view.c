@@ -12,7 +12,7 @@ static bool is_control(const lierne_entry *entry) {
     return entry->kind == LIERNE_RECORD_CONTROL || entry->kind == LIERNE_RECORD_CONTROLLED;
 }
 
-static lierne_status begin(lierne_hang_view *view, const lierne_entry *entry) {
+static lierne_status begin_operation(lierne_hang_view *view, const lierne_entry *entry) {
     bool control = is_control(entry);
     const lierne_hang_operation o = {.control = control,
                                      .what = entry->what,
@@ -26,7 +26,8 @@ static lierne_status begin(lierne_hang_view *view, const lierne_entry *entry) {
 }
 
 /* The operation under way that an entry belongs to, or NULL. */
-static lierne_hang_operation *find(const lierne_hang_view *view, const lierne_entry *entry) {
+static lierne_hang_operation *find_operation(const lierne_hang_view *view,
+                                             const lierne_entry *entry) {
     bool control = is_control(entry);
     size_t count = view->operations.count;
     for (size_t i = count; i > 0 && i + MOST_UNDER_WAY > count; i--) {
@@ -51,7 +52,7 @@ static void add_peer(lierne_hang_operation *o, const lierne_entry *entry) {
 }
 
 static void change(const lierne_hang_view *view, const lierne_entry *entry) {
-    lierne_hang_operation *o = find(view, entry);
+    lierne_hang_operation *o = find_operation(view, entry);
     if (o && entry->kind == LIERNE_RECORD_STAGE) {
         o->stage = entry->stage;
         o->npeers = 0;
@@ -62,11 +63,11 @@ static void change(const lierne_hang_view *view, const lierne_entry *entry) {
     }
 }
 
-static lierne_status take(lierne_hang_view *view, const lierne_entry *entry) {
+static lierne_status take_entry(lierne_hang_view *view, const lierne_entry *entry) {
     switch (entry->kind) {
     case LIERNE_RECORD_CALL:
     case LIERNE_RECORD_CONTROL:
-        return begin(view, entry);
+        return begin_operation(view, entry);
     case LIERNE_RECORD_STAGE:
     case LIERNE_RECORD_WAIT:
     case LIERNE_RECORD_END:
@@ -88,7 +89,7 @@ lierne_status lierne_hang_view_fill(lierne_hang_view *view) {
     view->gave_up = INFINITY;
     view->ended_peer = -1;
     for (size_t i = 0; i < view->dump.records.count; i++) {
-        LIERNE_TRY(take(view, &view->dump.records.at[i]));
+        LIERNE_TRY(take_entry(view, &view->dump.records.at[i]));
     }
     return LIERNE_OK;
 }

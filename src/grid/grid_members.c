@@ -2,8 +2,8 @@
  * at all of them. */
 #include "grid/grid.h"
 
-static lierne_status check(const int *ranks, int capacity, const int *count,
-                           const lierne_grid *const *grids, int n) {
+static lierne_status check_list(const int *ranks, int capacity, const int *count,
+                                const lierne_grid *const *grids, int n) {
     if (!count || !grids || (!ranks && capacity > 0)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL",
                            !count   ? "count"
@@ -48,7 +48,7 @@ lierne_status lierne_grid_get_members(int *ranks, int capacity, int *count,
                                       const lierne_grid *const *grids, int n) {
     LIERNE_PUBLIC_CALL();
     int total = 0, end = 0;
-    LIERNE_TRY(check(ranks, capacity, count, grids, n));
+    LIERNE_TRY(check_list(ranks, capacity, count, grids, n));
     for (int rank = 0; rank < grids[0]->world; rank = end) {
         for (rank = next_run(grids, n, rank, &end); rank < end; rank++) {
             if (total < capacity) {

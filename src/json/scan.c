@@ -27,9 +27,9 @@ static lierne_json_place place_of(const scanner *s, const char *at) {
     return (lierne_json_place){s->line, (int)(at - s->line_start) + 1};
 }
 
-static lierne_status reject(scanner *s, const char *at, int number, const char *format, ...)
+static lierne_status reject_text(scanner *s, const char *at, int number, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static lierne_status reject(scanner *s, const char *at, int number, const char *format, ...) {
+static lierne_status reject_text(scanner *s, const char *at, int number, const char *format, ...) {
     lierne_json_fault *fault = &s->doc->fault;
     va_list args;
     va_start(args, format);
@@ -46,15 +46,15 @@ static lierne_status reject(scanner *s, const char *at, int number, const char *
 static lierne_status reject_byte(scanner *s, const char *expected) {
     unsigned char byte = (unsigned char)*s->at;
     if (s->at == s->end) {
-        return reject(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, but the text ends",
-                      expected);
+        return reject_text(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, but the text ends",
+                           expected);
     }
     if (byte > 0x20 && byte < 0x7F) {
-        return reject(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, found '%c'", expected,
-                      byte);
+        return reject_text(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, found '%c'", expected,
+                           byte);
     }
-    return reject(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, found byte 0x%02X", expected,
-                  byte);
+    return reject_text(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, found byte 0x%02X",
+                       expected, byte);
 }
 
 static void skip_space(scanner *s) {
@@ -91,7 +91,7 @@ static const char *string_message(int number) {
 static lierne_status scan_string(scanner *s) {
     s->at++;
     int number = lierne_json_scan_string(&s->at, s->end);
-    return number ? reject(s, s->at, number, "%s", string_message(number)) : LIERNE_OK;
+    return number ? reject_text(s, s->at, number, "%s", string_message(number)) : LIERNE_OK;
 }
 
 /* Overwrites a number that cJSON cannot read; the node has its value. */
@@ -108,7 +108,7 @@ static lierne_status scan_number(scanner *s, lierne_json_node *node) {
     const char *start = s->at;
     const char *wrong = lierne_json_scan_number(&s->at, &node->integer, &node->value);
     if (wrong) {
-        return reject(s, start, LIERNE_DIAGNOSTIC_NUMBER, "%s", wrong);
+        return reject_text(s, start, LIERNE_DIAGNOSTIC_NUMBER, "%s", wrong);
     }
     blank_number(s, start);
     return LIERNE_OK;
@@ -180,8 +180,8 @@ static lierne_status scan_children(scanner *s, int parent, char close) {
 
 static lierne_status scan_container(scanner *s, int node, lierne_json_type type) {
     if (s->depth == LIERNE_JSON_MAX_DEPTH) {
-        return reject(s, s->at, LIERNE_DIAGNOSTIC_DEPTH, "nested deeper than %d levels",
-                      LIERNE_JSON_MAX_DEPTH);
+        return reject_text(s, s->at, LIERNE_DIAGNOSTIC_DEPTH, "nested deeper than %d levels",
+                           LIERNE_JSON_MAX_DEPTH);
     }
     s->at++;
     s->depth++;
@@ -201,7 +201,7 @@ static lierne_status scan_one(scanner *s, int node) {
         return scan_string(s);
     }
     if (c == '+' || c == '.') {
-        return reject(s, s->at, LIERNE_DIAGNOSTIC_NUMBER, "number begins with '%c'", c);
+        return reject_text(s, s->at, LIERNE_DIAGNOSTIC_NUMBER, "number begins with '%c'", c);
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
         s->doc->nodes.at[node].type = LIERNE_JSON_NUMBER;
@@ -215,8 +215,8 @@ static lierne_status scan_value(scanner *s, lierne_json_node node) {
     lierne_json *doc = s->doc;
     int parent = node.parent, own = (int)doc->nodes.count;
     if (doc->nodes.count == LIERNE_JSON_MAX_VALUES) {
-        return reject(s, s->at, LIERNE_DIAGNOSTIC_VALUES, "more than %d values",
-                      LIERNE_JSON_MAX_VALUES);
+        return reject_text(s, s->at, LIERNE_DIAGNOSTIC_VALUES, "more than %d values",
+                           LIERNE_JSON_MAX_VALUES);
     }
     node.place = place_of(s, s->at);
     LIERNE_TRY(LIERNE_VEC_PUSH(&doc->nodes, node));
@@ -236,14 +236,14 @@ lierne_status lierne_json_scan(lierne_json *doc, size_t length) {
     scanner s = {.doc = doc, .at = doc->text, .line_start = doc->text, .line = 1, .open = -1};
     s.end = doc->text + length;
     if (strncmp(s.at, "\xEF\xBB\xBF", 3) == 0) {
-        return reject(&s, s.at, LIERNE_DIAGNOSTIC_BYTE_ORDER_MARK,
-                      "text begins with a byte-order mark");
+        return reject_text(&s, s.at, LIERNE_DIAGNOSTIC_BYTE_ORDER_MARK,
+                           "text begins with a byte-order mark");
     }
     skip_space(&s);
     LIERNE_TRY(scan_value(&s, (lierne_json_node){.parent = -1}));
     skip_space(&s);
     if (s.at != s.end) {
-        return reject(&s, s.at, LIERNE_DIAGNOSTIC_TRAILING, "text follows the value");
+        return reject_text(&s, s.at, LIERNE_DIAGNOSTIC_TRAILING, "text follows the value");
     }
     return LIERNE_OK;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Appends indices [from, to) of the concatenation of `have` to `out`. */
-static void take(const lierne_pieces *have, int64_t from, int64_t to, lierne_pieces *out) {
+static void take_pieces(const lierne_pieces *have, int64_t from, int64_t to, lierne_pieces *out) {
     int64_t before = 0;
     for (int i = 0; i < have->count; i++) {
         int64_t lo = from > before ? from - before : 0;
@@ -65,11 +65,12 @@ void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_piece
     int64_t total = lierne_pieces_length(pieces);
     if (p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
         int64_t chunk = total / (2 * (int64_t)n);
-        take(pieces, coord * chunk, (coord + 1) * chunk, &out);
-        take(pieces, (2 * (int64_t)n - 1 - coord) * chunk, (2 * (int64_t)n - coord) * chunk, &out);
+        take_pieces(pieces, coord * chunk, (coord + 1) * chunk, &out);
+        take_pieces(pieces, (2 * (int64_t)n - 1 - coord) * chunk, (2 * (int64_t)n - coord) * chunk,
+                    &out);
     } else {
         int64_t start = lierne_share_start(p, total, n, coord);
-        take(pieces, start, lierne_share_start(p, total, n, coord + 1), &out);
+        take_pieces(pieces, start, lierne_share_start(p, total, n, coord + 1), &out);
     }
     *pieces = out;
 }

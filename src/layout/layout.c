@@ -307,7 +307,7 @@ static lierne_status check_spec(const lierne_layout_spec *spec) {
     return LIERNE_OK;
 }
 
-static lierne_status fill(lierne_layout *layout, const lierne_layout_spec *spec) {
+static lierne_status fill_layout(lierne_layout *layout, const lierne_layout_spec *spec) {
     LIERNE_TRY(take_tensor(layout, spec));
     LIERNE_TRY(take_grid(layout, spec));
     for (int d = 0; d < layout->ndims; d++) {
@@ -326,7 +326,7 @@ lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec
     LIERNE_TRY(check_spec(spec));
     lierne_layout *layout;
     LIERNE_TRY(lierne_alloc(&layout, 1, sizeof *layout));
-    lierne_status status = fill(layout, spec);
+    lierne_status status = fill_layout(layout, spec);
     if (status != LIERNE_OK) {
         lierne_layout_destroy(layout);
         return status;

@@ -48,7 +48,7 @@ void lierne_owners_destroy(lierne_layout *layout) {
 }
 
 /* The first span of an owner that ends behind an index. */
-static size_t find(const lierne_owners *owners, int owner, int64_t index) {
+static size_t find_piece(const lierne_owners *owners, int owner, int64_t index) {
     size_t low = owners->first[owner], high = owners->first[owner + 1];
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -65,7 +65,7 @@ static size_t find(const lierne_owners *owners, int owner, int64_t index) {
 static lierne_status keep(const lierne_owners *owners, int owner, const lierne_span *span,
                           lierne_span_list *list) {
     int64_t end = span->start + span->size;
-    for (size_t i = find(owners, owner, span->start); i < owners->first[owner + 1]; i++) {
+    for (size_t i = find_piece(owners, owner, span->start); i < owners->first[owner + 1]; i++) {
         const lierne_span *own = &owners->at[i];
         int64_t own_end = own->start + own->size;
         int64_t from = own->start > span->start ? own->start : span->start;

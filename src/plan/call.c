@@ -223,8 +223,8 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
                                                             next->number)});
 }
 
-static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
-                           const void *in, void *stream) {
+static lierne_status begin_call(lierne_request **request, lierne_plan *plan, call c, void *out,
+                                const void *in, void *stream) {
     lierne_request *next;
     LIERNE_NULL_OUTPUT(request);
     LIERNE_TRY(take_request(request ? &next : NULL, plan, c, &out, in, stream));
@@ -236,19 +236,21 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
 
 lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
                                        lierne_direction direction, void *out, const void *in) {
-    return begin(request, plan, (call){.direction = direction, .agreed = true}, out, in, NULL);
+    return begin_call(request, plan, (call){.direction = direction, .agreed = true}, out, in, NULL);
 }
 
 lierne_status lierne_plan_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
                                         const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    return begin(request, plan, (call){.direction = LIERNE_DIRECTION_FORWARD}, out, in, stream);
+    return begin_call(request, plan, (call){.direction = LIERNE_DIRECTION_FORWARD}, out, in,
+                      stream);
 }
 
 lierne_status lierne_plan_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
                                         const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    return begin(request, plan, (call){.direction = LIERNE_DIRECTION_ADJOINT}, out, in, stream);
+    return begin_call(request, plan, (call){.direction = LIERNE_DIRECTION_ADJOINT}, out, in,
+                      stream);
 }
 
 lierne_status lierne_request_test(int *done, lierne_request *request) {
@@ -266,7 +268,7 @@ lierne_status lierne_request_test(int *done, lierne_request *request) {
     return LIERNE_OK;
 }
 
-static lierne_status end(const lierne_request *request) {
+static lierne_status end_request(const lierne_request *request) {
     return lierne_plan_end_call(request->plan->context, request->decision, request->execution);
 }
 
@@ -278,7 +280,7 @@ lierne_status lierne_request_end(lierne_request *request) {
     if (!lierne_execution_running(request->execution)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "the request has ended already");
     }
-    return end(request);
+    return end_request(request);
 }
 
 static lierne_status execute(lierne_plan *plan, call c, void *out, const void *in, void *stream) {
@@ -288,7 +290,7 @@ static lierne_status execute(lierne_plan *plan, call c, void *out, const void *i
         return lierne_execution_run(request->execution, out, in);
     }
     LIERNE_TRY(lierne_execution_begin(request->execution, c.reduction, &out, &in, stream));
-    return end(request);
+    return end_request(request);
 }
 
 lierne_status lierne_plan_forward(lierne_plan *plan, void *out, const void *in, void *stream) {

@@ -20,7 +20,7 @@ struct lierne_coalesced {
     int64_t started[2];
 };
 
-static void drop(lierne_coalesced *x) {
+static void drop_coalesced(lierne_coalesced *x) {
     for (int i = 0; x->plans && i < x->n; i++) {
         lierne_plan_hold(x->plans[i], -1);
     }
@@ -40,7 +40,7 @@ static bool dependent_busy(const lierne_dependent *dependent) {
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
     lierne_coalesced *x = (lierne_coalesced *)dependent;
     x->context->nplans -= lierne_context_remove_dependent(x->context, dependent);
-    drop(x);
+    drop_coalesced(x);
     return LIERNE_OK;
 }
 
@@ -55,8 +55,8 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
                                    NULL);
 }
 
-static lierne_status fill(lierne_coalesced **out, lierne_context *context,
-                          lierne_plan *const *plans, int n) {
+static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *context,
+                                    lierne_plan *const *plans, int n) {
     lierne_coalesced *x;
     if (n < 1 || n > LIERNE_MAX_COALESCED) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: n is %d, must be in 1 to %d",
@@ -99,8 +99,9 @@ static lierne_context *context_of(lierne_plan *const *plans, int n) {
 }
 
 /* Whether all ranks could coalesce their plans; then connects their messages. */
-static lierne_status agree(lierne_context *context, lierne_status status,
-                           const lierne_field fields[2], const lierne_coalesced *x, int *decision) {
+static lierne_status agree_on_plans(lierne_context *context, lierne_status status,
+                                    const lierne_field fields[2], const lierne_coalesced *x,
+                                    int *decision) {
     LIERNE_TRY(lierne_context_connects(context)
                    ? lierne_context_agree_all(context, status, fields, 2, decision)
                    : lierne_context_agree(context, status, fields, 2, decision));
@@ -122,7 +123,7 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status =
-        out ? fill(&x, context, plans, n)
+        out ? fill_coalesced(&x, context, plans, n)
             : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         for (int i = 0; i < n; i++) {
@@ -131,11 +132,11 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
         fields[1] = lierne_field_list("plans", LIERNE_ITEM_I64, numbers, (size_t)n);
     }
     int64_t call = lierne_context_begin_call(context, "coalescing plans", -1, -1);
-    status = agree(context, status, fields, x, &decision);
+    status = agree_on_plans(context, status, fields, x, &decision);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
         if (x) {
-            drop(x);
+            drop_coalesced(x);
         }
         return status;
     }

@@ -22,7 +22,7 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     }
 }
 
-static void drop(lierne_plan *plan) {
+static void drop_plan(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         for (int i = 0; plan->requests[d] && i < plan->parts.max_inflight; i++) {
             lierne_execution_destroy(plan->requests[d][i].execution);
@@ -144,7 +144,7 @@ static bool dependent_busy(const lierne_dependent *dependent) {
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
     lierne_plan *plan = (lierne_plan *)dependent;
     plan->context->nplans -= lierne_context_remove_dependent(plan->context, dependent);
-    drop(plan);
+    drop_plan(plan);
     return LIERNE_OK;
 }
 
@@ -226,7 +226,7 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     if (status != LIERNE_OK) {
         lierne_plan_parts_free(context, parts);
         if (plan) {
-            drop(plan);
+            drop_plan(plan);
         }
         return status;
     }
@@ -329,7 +329,7 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     }
     lierne_plan_parts_free(context, parts);
     if (next) {
-        drop(next);
+        drop_plan(next);
     }
     return status;
 }

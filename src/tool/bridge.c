@@ -14,7 +14,7 @@ static const char *const algorithms[] = {"direct", "collective", "leader"}; /* a
 static const char *const routings[] = {"auto", "direct", "balanced"}; /* as the enum */
 
 /* The index of a name in three names, or -1. */
-static int find(const char *const *names, const char *name) {
+static int find_name(const char *const *names, const char *name) {
     for (int i = 0; i < 3; i++) {
         if (strcmp(names[i], name) == 0) {
             return i;
@@ -63,7 +63,7 @@ static int read_links(char **argv, tool_bridge *bridge) {
 }
 
 int tool_bridge_routing(const tool_bridge *bridge, char **argv) {
-    return !bridge->routing || find(routings, bridge->routing) >= 0
+    return !bridge->routing || find_name(routings, bridge->routing) >= 0
                ? -1
                : tool_usage(argv, "--routing is '%s', must be auto, direct or balanced",
                             bridge->routing);
@@ -99,7 +99,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     if (status < 0 && !bridge->name && !bridge->optional) {
         return tool_usage(argv, "--bridge is missing");
     }
-    if (status < 0 && bridge->algorithm && find(algorithms, bridge->algorithm) < 0) {
+    if (status < 0 && bridge->algorithm && find_name(algorithms, bridge->algorithm) < 0) {
         return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",
                           bridge->algorithm);
     }
@@ -120,10 +120,10 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     bridge->spec = *spec;
     bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
     if (bridge->algorithm) {
-        bridge->method = (tool_algorithm)find(algorithms, bridge->algorithm);
+        bridge->method = (tool_algorithm)find_name(algorithms, bridge->algorithm);
     }
     if (bridge->routing) {
-        bridge->spec.routing = (lierne_routing)find(routings, bridge->routing);
+        bridge->spec.routing = (lierne_routing)find_name(routings, bridge->routing);
     }
     return -1;
 }

@@ -158,7 +158,7 @@ static void print_json(const schedules *s, const lierne_schedule_order *order, c
     printf("]}\n");
 }
 
-static int check(char **argv, const schedules *s, bool json) {
+static int check_schedules(char **argv, const schedules *s, bool json) {
     lierne_schedule_order order = {.size = sizeof order};
     char cycle[1024] = "";
     lierne_status status = lierne_schedule_check(&order, cycle, sizeof cycle,
@@ -190,7 +190,7 @@ int tool_schedule(int argc, char **argv) {
     status = status < 0 ? tool_one_file(argc, argv, &path) : status;
     status = status < 0 ? load(argv, path, &s) : status;
     status = status < 0 ? apply_passes(argv, &s, purpose, split) : status;
-    status = status < 0 ? check(argv, &s, json) : status;
+    status = status < 0 ? check_schedules(argv, &s, json) : status;
     lierne_schedule_destroy_all(s.at, s.n);
     return status;
 }

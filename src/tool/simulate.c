@@ -129,7 +129,7 @@ static int check_plans(world *w) {
 static const char *const names[] = {"forward", "adjoint"};
 static const char *const checks[] = {"checking forward", "checking adjoint"};
 
-static int begin(world *w, lierne_direction direction) {
+static int begin_ranks(world *w, lierne_direction direction) {
     for (int r = 0; r < w->bridge->world; r++) {
         progress(w, names[direction], r);
         if (verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) != LIERNE_OK) {
@@ -141,7 +141,7 @@ static int begin(world *w, lierne_direction direction) {
 
 /* Ends every request that was begun, also after a failure. */
 static int execute(world *w, lierne_direction direction) {
-    int status = begin(w, direction);
+    int status = begin_ranks(w, direction);
     for (int r = 0; r < w->bridge->world; r++) {
         progress(w, names[direction], r);
         if (lierne_request_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
@@ -236,7 +236,7 @@ static int report(const world *w) {
     return verify_is_right(w->count, w->lhs, w->rhs) ? TOOL_VALID : TOOL_INVALID;
 }
 
-static int run(const tool_bridge *bridge, bool full, char **argv) {
+static int run_bridge(const tool_bridge *bridge, bool full, char **argv) {
     world w = {.bridge = bridge, .argv = argv, .spec = bridge->spec};
     if (!form_is_exact(&w.spec)) {
         return tool_usage(argv, "dtype u8 holds the sum of at most %d cp ranks", FORM_NOTHING - 1);
@@ -254,7 +254,7 @@ int tool_simulate(int argc, char **argv) {
     const tool_option options[] = {{"full", 0, NULL, &full, NULL}};
     int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
-    status = status < 0 ? run(&bridge, full, argv) : status;
+    status = status < 0 ? run_bridge(&bridge, full, argv) : status;
     tool_bridge_close(&bridge);
     return status;
 }

@@ -118,8 +118,8 @@ static void count_wrong(verify_count *count, const verify_count *wrong) {
     }
 }
 
-static void compare(const verify_rank *rank, form_tensor tensor, const char *buffer,
-                    verify_where where, verify_count *count) {
+static void compare_buffer(const verify_rank *rank, form_tensor tensor, const char *buffer,
+                           verify_where where, verify_count *count) {
     const form *f = &rank->form[tensor];
     lierne_dtype dtype = f->spec->dtype;
     size_t size = lierne_dtype_size(dtype);
@@ -162,12 +162,12 @@ void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_
     form_tensor in = tensor_in(direction);
     form_tensor out = tensor_out(direction);
     int64_t offset;
-    compare(rank, out, rank->buffer[out], VERIFY_IN_OUTPUT, count);
+    compare_buffer(rank, out, rank->buffer[out], VERIFY_IN_OUTPUT, count);
     compare_guard(rank, out, count);
-    compare(rank, in, rank->buffer[in], VERIFY_IN_INPUT, count);
+    compare_buffer(rank, in, rank->buffer[in], VERIFY_IN_INPUT, count);
     if (lierne_plan_get_alias(&offset, plan, direction) == LIERNE_OK && offset >= 0) {
         size_t size = lierne_dtype_size(rank->form[in].spec->dtype);
-        compare(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_ALIAS, count);
+        compare_buffer(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_ALIAS, count);
     }
     count->checked += rank->form[out].elements;
 }
@@ -188,7 +188,7 @@ static int64_t form_dot(const form *f, const char *a, const char *b) {
     return sum;
 }
 
-static int64_t find(const int64_t *list, int64_t length, int64_t value) {
+static int64_t find_value(const int64_t *list, int64_t length, int64_t value) {
     int64_t low = 0, high = length - 1;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
@@ -207,7 +207,7 @@ static int64_t output_index(const verify_rank *rank, const int64_t *global, int6
         return i;
     }
     for (int axis = 0; axis < FORM_AXES; axis++) {
-        index = index * f->shape[axis] + find(f->global[axis], f->shape[axis], global[axis]);
+        index = index * f->shape[axis] + find_value(f->global[axis], f->shape[axis], global[axis]);
     }
     return index;
 }

@@ -75,8 +75,8 @@ static void name_threads(lierne_context *context) {
     }
 }
 
-static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
-                             const lierne_context_spec *spec) {
+static lierne_status prepare_state(lierne_context *context, lierne_mpi_state *m,
+                                   const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
     context->control = &lierne_mpi_control;
     lierne_context_add_transport(context, &lierne_shm_transport, NULL);
@@ -164,7 +164,7 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
                    : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     }
     if (mine == LIERNE_OK) {
-        mine = prepare(context, m, spec);
+        mine = prepare_state(context, m, spec);
     }
     lierne_status status = take_part(context, m, comm, mine, spec, &decision);
     if (status == LIERNE_OK && decision == LIERNE_OK) {

@@ -96,7 +96,7 @@ static size_t find_message(const exchange *x, int peer) {
 }
 
 /* Reserves memory for words of a peer; returns the index of their message, or NOWHERE. */
-static size_t reserve(exchange *x, int peer, size_t words) {
+static size_t reserve_message(exchange *x, int peer, size_t words) {
     size_t i = find_message(x, peer);
     if (x->memory == LIERNE_OK && i == x->received->count) {
         x->memory = lierne_control_messages_add(x->received, peer, words);
@@ -112,7 +112,7 @@ static size_t reserve(exchange *x, int peer, size_t words) {
 static lierne_status receive(exchange *x, MPI_Message *matched, const MPI_Status *status) {
     int words, slot = free_slot(&x->receives);
     MPI_Get_count(status, MPI_INT64_T, &words);
-    size_t i = reserve(x, status->MPI_SOURCE, (size_t)words);
+    size_t i = reserve_message(x, status->MPI_SOURCE, (size_t)words);
     const lierne_control_message *message = i == NOWHERE ? NULL : &x->received->at[i];
     int code = MPI_Imrecv(message ? message->words + message->count - words : x->state->sink, words,
                           MPI_INT64_T, matched, &x->receives.requests[slot]);
@@ -153,7 +153,7 @@ static lierne_status move_barrier(exchange *x, bool *moved) {
     return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(x->state, code, "MPI_Ibarrier");
 }
 
-static lierne_status run(exchange *x) {
+static lierne_status run_exchange(exchange *x) {
     while (!x->all_sent || x->receives.active > 0) {
         bool moved = false;
         while (x->next < x->nmessages && x->sends.active < WINDOW) {
@@ -198,7 +198,7 @@ lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_messag
         x.sends.requests[i] = x.receives.requests[i] = MPI_REQUEST_NULL;
     }
     lierne_mpi_start_deadline(m);
-    lierne_status status = run(&x);
+    lierne_status status = run_exchange(&x);
     if (status != LIERNE_OK) {
         abandon(&x);
         lierne_control_messages_destroy(received);

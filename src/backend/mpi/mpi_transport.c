@@ -36,7 +36,7 @@ typedef struct batch {
 } batch;
 
 /* The only allocation while executing, and only for messages of more than one piece, once. */
-static lierne_status reserve(batch *b, size_t capacity) {
+static lierne_status reserve_requests(batch *b, size_t capacity) {
     if (capacity <= b->capacity) {
         return LIERNE_OK;
     }
@@ -95,7 +95,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     batch *b;
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->slots[0]));
     b->state = self;
-    lierne_status status = reserve(b, capacity);
+    lierne_status status = reserve_requests(b, capacity);
     if (status != LIERNE_OK) {
         batch_destroy(b);
         return status;
@@ -130,7 +130,7 @@ static lierne_status start_piece(batch *b, size_t at, const char *data, int byte
 }
 
 /* Tags stand for match ids, as far as MPI has tags. */
-static lierne_status start(batch *b, int match, const lierne_posting *p) {
+static lierne_status start_message(batch *b, int match, const lierne_posting *p) {
     size_t chunk = b->state->piece_bytes, bytes = p->bytes;
     const char *data = p->data;
     int tag = match < b->state->tags ? match : match % b->state->tags;
@@ -139,7 +139,7 @@ static lierne_status start(batch *b, int match, const lierne_posting *p) {
     if (bytes < chunk && b->count < b->capacity) {
         return start_piece(b, p->slot, data, (int)bytes);
     }
-    LIERNE_TRY(reserve(b, b->count + bytes / chunk + 1));
+    LIERNE_TRY(reserve_requests(b, b->count + bytes / chunk + 1));
     for (; bytes >= chunk; bytes -= chunk, data += chunk) {
         LIERNE_TRY(start_piece(b, p->slot, data, (int)chunk));
     }
@@ -148,7 +148,7 @@ static lierne_status start(batch *b, int match, const lierne_posting *p) {
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        LIERNE_TRY(start(self, match, &postings[i]));
+        LIERNE_TRY(start_message(self, match, &postings[i]));
     }
     return LIERNE_OK;
 }

@@ -24,7 +24,7 @@ static int name_of(const lierne_mesh *m, int rank) {
     return m->members && m->members->count ? lierne_members_rank(m->members, rank) : rank;
 }
 
-static void append(lierne_mesh_list *list, lierne_mesh_request *r) {
+static void append_request(lierne_mesh_list *list, lierne_mesh_request *r) {
     list->last = list->last ? list->last : &list->first;
     r->next = NULL;
     *list->last = r;
@@ -158,7 +158,7 @@ static lierne_status find_receive(lierne_mesh *m, int peer) {
             give_back(m, r);
             return status;
         }
-        append(&p->unexpected, r);
+        append_request(&p->unexpected, r);
     }
     p->reading = r;
     return LIERNE_OK;
@@ -227,7 +227,7 @@ static lierne_status post_send(lierne_mesh *m, lierne_mesh_request **out, const 
     r->data = (char *)data;
     r->bytes = bytes;
     r->parent = *out;
-    append(&m->peers[to].sends, r);
+    append_request(&m->peers[to].sends, r);
     if (!r->parent) {
         *out = r;
     }
@@ -275,7 +275,7 @@ static lierne_status post_receive(lierne_mesh *m, lierne_mesh_request **out, voi
     if (early) {
         take_over(m, r, early);
     } else {
-        append(&p->receives, r);
+        append_request(&p->receives, r);
     }
     return LIERNE_OK;
 }

@@ -13,8 +13,9 @@
 #define HOST_SIZE 256
 
 /* Everything that can fail on this rank alone. */
-static lierne_status prepare(lierne_context *context, lierne_oob_state *s,
-                             const lierne_transport *transport, const lierne_context_spec *spec) {
+static lierne_status prepare_state(lierne_context *context, lierne_oob_state *s,
+                                   const lierne_transport *transport,
+                                   const lierne_context_spec *spec) {
     char host[HOST_SIZE] = "";
     context->control = &lierne_oob_control;
     context->control_self = s;
@@ -78,7 +79,7 @@ lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
                    : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     }
     if (mine == LIERNE_OK) {
-        mine = prepare(context, s, transport, spec);
+        mine = prepare_state(context, s, transport, spec);
     }
     lierne_status status = take_part(context, s, mine, spec, &decision);
     if (status == LIERNE_OK && decision == LIERNE_OK) {

@@ -53,7 +53,7 @@ static lierne_status fail(const batch *b, const message *m, int code) {
                              lierne_oob_name(s, m->peer), m->bytes, m->tag, code);
 }
 
-static lierne_status start(batch *b, int match, const lierne_posting *p) {
+static lierne_status start_message(batch *b, int match, const lierne_posting *p) {
     const lierne_oob_calls *calls = &b->state->calls;
     message m = {.slot = p->slot,
                  .bytes = p->bytes,
@@ -72,7 +72,7 @@ static lierne_status start(batch *b, int match, const lierne_posting *p) {
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        LIERNE_TRY(start(self, match, &postings[i]));
+        LIERNE_TRY(start_message(self, match, &postings[i]));
     }
     return LIERNE_OK;
 }

@@ -2,8 +2,8 @@
  */
 #include "backend/self/self.h"
 
-static lierne_status agree(void *self, lierne_status mine, const lierne_field *fields, size_t n,
-                           int *id, lierne_status *decision) {
+static lierne_status agree_alone(void *self, lierne_status mine, const lierne_field *fields,
+                                 size_t n, int *id, lierne_status *decision) {
     (void)self, (void)fields, (void)n;
     *id = 0;
     *decision = mine;
@@ -39,7 +39,7 @@ static void close_self(void *self, bool dead) {
 
 const lierne_control lierne_self_control = {
     .name = "self",
-    .agree = agree,
+    .agree = agree_alone,
     .sparse_exchange = sparse_exchange,
     .allreduce_max = allreduce_max,
     .idle = idle,

@@ -16,7 +16,8 @@ static void batch_destroy(void *batch) {
     (void)batch;
 }
 
-static lierne_status reject(void *batch, int match, const lierne_posting *postings, size_t n) {
+static lierne_status reject_messages(void *batch, int match, const lierne_posting *postings,
+                                     size_t n) {
     (void)batch, (void)match;
     return n == 0 ? LIERNE_OK
                   : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "no rank %d in a world of one rank",
@@ -37,6 +38,6 @@ const lierne_transport lierne_self_transport = {
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,
-    .post = reject,
+    .post = reject_messages,
     .poll = poll_nothing,
 };

@@ -15,7 +15,7 @@ typedef struct side {
     size_t n;
 } side;
 
-static void fill(side *s) {
+static void fill_side(side *s) {
     char *at;
     while (s->n < PIECES) {
         size_t bytes = lierne_cursor_next(&s->cursor, &at, MOST);
@@ -27,7 +27,7 @@ static void fill(side *s) {
 }
 
 /* Removes the first bytes, which a call has copied. */
-static void drop(side *s, size_t bytes) {
+static void drop_bytes(side *s, size_t bytes) {
     size_t gone = 0;
     while (gone < s->n && bytes >= s->pieces[gone].iov_len) {
         bytes -= s->pieces[gone++].iov_len;
@@ -47,8 +47,8 @@ int lierne_pull(pid_t process, const lierne_part *to, size_t nto, const lierne_p
     side own = {.cursor = lierne_cursor_at(to, nto)};
     side other = {.cursor = lierne_cursor_at(from, nfrom)};
     for (;;) {
-        fill(&own);
-        fill(&other);
+        fill_side(&own);
+        fill_side(&other);
         if (own.n == 0 || other.n == 0) {
             return 0;
         }
@@ -56,7 +56,7 @@ int lierne_pull(pid_t process, const lierne_part *to, size_t nto, const lierne_p
         if (bytes <= 0) {
             return bytes < 0 ? errno : EFAULT;
         }
-        drop(&own, (size_t)bytes);
-        drop(&other, (size_t)bytes);
+        drop_bytes(&own, (size_t)bytes);
+        drop_bytes(&other, (size_t)bytes);
     }
 }

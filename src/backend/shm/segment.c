@@ -137,7 +137,7 @@ static lierne_status add_chunk(lierne_segment *s, uint64_t bytes) {
     return LIERNE_OK;
 }
 
-static lierne_status reserve(lierne_segment *s, lierne_extent extent) {
+static lierne_status reserve_extent(lierne_segment *s, lierne_extent extent) {
     int code = posix_fallocate((int)s->name.descriptor, (off_t)extent.offset, (off_t)extent.bytes);
     if (code == 0) {
         return LIERNE_OK;
@@ -165,7 +165,7 @@ static lierne_status insert(lierne_segment *s, uint64_t bytes, uint64_t *out) {
         LIERNE_TRY(add_chunk(s, bytes));
         find_place(s, bytes, out, &at);
     }
-    LIERNE_TRY(reserve(s, (lierne_extent){*out, bytes}));
+    LIERNE_TRY(reserve_extent(s, (lierne_extent){*out, bytes}));
     memmove(&s->used.at[at + 1], &s->used.at[at], (s->used.count - at) * sizeof *s->used.at);
     s->used.at[at] = (lierne_extent){*out, bytes};
     s->used.count++;

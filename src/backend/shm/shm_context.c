@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static lierne_carrier *find(lierne_context *context) {
+static lierne_carrier *find_carrier(lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
         if (context->carriers[i].transport == &lierne_shm_transport) {
             return &context->carriers[i];
@@ -22,7 +22,7 @@ static void note(lierne_context *context, const char *reason) {
 }
 
 void lierne_context_open_shm(lierne_context *context, lierne_rank_info *own) {
-    lierne_carrier *carrier = find(context);
+    lierne_carrier *carrier = find_carrier(context);
     lierne_shm *shm;
     if (!carrier) {
         return;
@@ -53,7 +53,7 @@ static bool add_peer(lierne_context *context, lierne_shm *shm, const lierne_shm_
 
 void lierne_context_map_shm(lierne_context *context, const lierne_shm_ranks *ranks,
                             bool answers[LIERNE_SHM_ANSWERS]) {
-    const lierne_carrier *carrier = find(context);
+    const lierne_carrier *carrier = find_carrier(context);
     lierne_shm *shm = carrier ? carrier->self : NULL;
     bool shared = shm, alone = true;
     for (int r = 0; r < ranks->n; r++) {
@@ -76,7 +76,7 @@ static void take_out(lierne_context *context, lierne_carrier *carrier) {
 
 lierne_status lierne_context_start_shm(lierne_context *context,
                                        const bool answers[LIERNE_SHM_ANSWERS], bool crowded) {
-    lierne_carrier *carrier = find(context);
+    lierne_carrier *carrier = find_carrier(context);
     bool only = context->ncarriers == 1;
     if (!carrier) {
         return LIERNE_OK;

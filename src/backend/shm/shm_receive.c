@@ -7,7 +7,7 @@
 
 /* `taken` is read first: the sender clears it last, so a line of an earlier call that had this key
  * is not taken twice. */
-static bool find(lierne_shm_message *m) {
+static bool find_sender(lierne_shm_message *m) {
     for (size_t k = 0; k < m->nviews; k++) {
         lierne_line *line = m->views[k].line;
         if (atomic_load_explicit(&line->taken, memory_order_acquire) == 0 &&
@@ -95,7 +95,7 @@ static bool take_pieces(lierne_shm_message *m, bool *moved) {
     return m->pieces == lierne_pieces_of(m->bytes);
 }
 
-static lierne_status begin(const lierne_shm *shm, lierne_shm_message *m) {
+static lierne_status begin_receive(const lierne_shm *shm, lierne_shm_message *m) {
     const lierne_line *line = m->found->line;
     m->way = (lierne_way)line->way;
     if (line->bytes != m->bytes) {
@@ -123,10 +123,10 @@ lierne_status lierne_shm_receive(const lierne_shm *shm, lierne_shm_message *m, b
                                  bool *moved) {
     *done = false;
     if (!m->found) {
-        if (!find(m)) {
+        if (!find_sender(m)) {
             return LIERNE_OK;
         }
-        LIERNE_TRY(begin(shm, m));
+        LIERNE_TRY(begin_receive(shm, m));
         if (!m->found) {
             return LIERNE_OK;
         }
@@ -139,7 +139,7 @@ lierne_status lierne_shm_receive(const lierne_shm *shm, lierne_shm_message *m, b
 /* Where the peer has one execution, its message is in the line whose turn it is. */
 static bool find_short(lierne_shm_message *m) {
     if (m->nviews != m->nlines) {
-        return find(m);
+        return find_sender(m);
     }
     const lierne_line_view *view = &m->views[m->turn];
     bool ready = atomic_load_explicit(&view->line->ready, memory_order_acquire) == m->key &&

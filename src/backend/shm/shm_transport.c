@@ -273,7 +273,7 @@ static void wake_receivers(const batch *b, const lierne_posting *postings, size_
     }
 }
 
-static lierne_shm_message *start(batch *b, int match, const lierne_posting *p) {
+static lierne_shm_message *start_message(batch *b, int match, const lierne_posting *p) {
     lierne_shm_message *m = &b->messages[p->slot];
     m->key = (unsigned)match + 1;
     m->own = p->parts;
@@ -287,7 +287,7 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
     batch *b = self;
     size_t sends = 0;
     for (size_t i = 0; i < n; i++) {
-        lierne_shm_message *m = start(b, match, &postings[i]);
+        lierne_shm_message *m = start_message(b, match, &postings[i]);
         if (!m->receives) {
             lierne_shm_send(b->shm, m);
             sends++;
@@ -307,7 +307,7 @@ static bool post_short(void *self, int match, const lierne_posting *postings, si
         }
     }
     for (size_t i = 0; i < n; i++) {
-        lierne_shm_message *m = start(b, match, &postings[i]);
+        lierne_shm_message *m = start_message(b, match, &postings[i]);
         if (!m->receives) {
             lierne_shm_send_short(b->shm, m);
         }

@@ -91,8 +91,8 @@ static lierne_status gave_up(void *self, int peer) {
                                         s->gave_up_message ? s->gave_up_message : "");
 }
 
-static lierne_status compare(const lierne_sim_world *world, const lierne_sim_agreement *a, int rank,
-                             const lierne_field *fields, size_t n) {
+static lierne_status compare_fields(const lierne_sim_world *world, const lierne_sim_agreement *a,
+                                    int rank, const lierne_field *fields, size_t n) {
     int first = lierne_sim_name(world, a->first), own = lierne_sim_name(world, rank);
     for (size_t i = 0; i < n || i < a->nfields; i++) {
         const lierne_field *theirs = i < a->nfields ? &a->fields[i] : NULL;
@@ -154,7 +154,7 @@ static lierne_status take_part(lierne_sim_rank *s, lierne_status mine, const lie
         lierne_set_error(a->message);
         return a->status;
     }
-    a->status = mine != LIERNE_OK ? mine : compare(world, a, s->rank, fields, n);
+    a->status = mine != LIERNE_OK ? mine : compare_fields(world, a, s->rank, fields, n);
     if (a->status != LIERNE_OK) {
         snprintf(a->message, sizeof a->message, "%s", lierne_error_text());
     }
@@ -169,8 +169,8 @@ static void drop_fields(const lierne_sim_world *world, int id) {
     }
 }
 
-static lierne_status agree(void *self, lierne_status mine, const lierne_field *fields, size_t n,
-                           int *id, lierne_status *decision) {
+static lierne_status agree_threads(void *self, lierne_status mine, const lierne_field *fields,
+                                   size_t n, int *id, lierne_status *decision) {
     lierne_sim_rank *s = self;
     *id = s->agreements++;
     enter(s);
@@ -281,7 +281,7 @@ static lierne_status barrier(lierne_sim_rank *s, const void *shared, size_t n,
     return status != LIERNE_OK ? status : outcome;
 }
 
-static lierne_status collect(const lierne_sim_rank *s, void *result) {
+static lierne_status collect_result(const lierne_sim_rank *s, void *result) {
     for (int r = 0; r < s->world->nranks; r++) {
         const lierne_control_message *messages = s->world->ranks[r].shared;
         for (size_t i = 0; i < s->world->ranks[r].nshared; i++) {
@@ -295,7 +295,7 @@ static lierne_status collect(const lierne_sim_rank *s, void *result) {
 
 static lierne_status sparse_exchange(void *self, const lierne_control_message *messages, size_t n,
                                      lierne_control_messages *received) {
-    lierne_status status = barrier(self, messages, n, collect, received);
+    lierne_status status = barrier(self, messages, n, collect_result, received);
     if (status != LIERNE_OK) {
         lierne_control_messages_destroy(received);
     }
@@ -334,7 +334,7 @@ static const lierne_control_lock lock = {.enter = enter, .leave = leave};
 
 const lierne_control lierne_sim_control = {
     .name = "sim",
-    .agree = agree,
+    .agree = agree_threads,
     .sparse_exchange = sparse_exchange,
     .allreduce_max = allreduce_max,
     .idle = idle,

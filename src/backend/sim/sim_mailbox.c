@@ -10,7 +10,7 @@ static lierne_sim_bucket *bucket_of(const lierne_sim_mailbox *box, int from, int
     return &box->buckets[(z ^ z >> 32) & (box->nbuckets - 1)];
 }
 
-static void append(const lierne_sim_mailbox *box, lierne_sim_message *m) {
+static void append_message(const lierne_sim_mailbox *box, lierne_sim_message *m) {
     lierne_sim_bucket *b = bucket_of(box, m->from, m->match);
     m->next = NULL;
     if (b->last) {
@@ -29,7 +29,7 @@ static lierne_status grow(lierne_sim_mailbox *box) {
     for (size_t i = 0; i < old.nbuckets; i++) {
         for (lierne_sim_message *m = old.buckets[i].first, *next; m; m = next) {
             next = m->next;
-            append(box, m);
+            append_message(box, m);
         }
     }
     lierne_mem_free(old.buckets);
@@ -45,7 +45,7 @@ lierne_status lierne_sim_mailbox_put(lierne_sim_mailbox *box, lierne_sim_message
             LIERNE_TRY(before ? LIERNE_OK : status);
         }
     }
-    append(box, m);
+    append_message(box, m);
     box->count++;
     return LIERNE_OK;
 }

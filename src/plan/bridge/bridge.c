@@ -25,8 +25,8 @@ static lierne_status check_ranks(const lierne_context *context, const lierne_bri
                                       lierne_grid_get_size(spec->dst));
 }
 
-static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spec,
-                          lierne_bridge_sides *sides, lierne_plan_parts *parts) {
+static lierne_status fill_saved(lierne_context *context, const lierne_bridge_spec *spec,
+                                lierne_bridge_sides *sides, lierne_plan_parts *parts) {
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(check_ranks(context, spec));
     LIERNE_TRY(
@@ -123,8 +123,8 @@ static lierne_status fill_variable(lierne_context *context, const lierne_bridge_
                                "shape of axis %d is %lld", a, (long long)spec->shape[a]);
         }
     }
-    LIERNE_TRY(fill(context, &samples, sides, parts));
-    lierne_status status = fill(context, &samples, &again, &model);
+    LIERNE_TRY(fill_saved(context, &samples, sides, parts));
+    lierne_status status = fill_saved(context, &samples, &again, &model);
     lierne_bridge_sides_destroy(&again);
     if (status == LIERNE_OK) {
         status = lierne_bridge_counts_create(counts, context->memory, spec, &model, parts);
@@ -169,7 +169,7 @@ static lierne_status reshape(const lierne_saved_spec *saved, lierne_context *con
     lierne_bridge_spec spec = old->spec;
     LIERNE_TRY(check_shape(old, context->rank, shape));
     spec.shape = shape;
-    lierne_status status = fill(context, &spec, &sides, parts);
+    lierne_status status = fill_saved(context, &spec, &sides, parts);
     lierne_bridge_sides_destroy(&sides);
     LIERNE_TRY(status);
     LIERNE_TRY(lierne_bridge_saved_spec_create(&next, &spec));
@@ -187,7 +187,7 @@ static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec 
     saved->base.reshape = reshape;
     parts->saved_spec = &saved->base;
     return spec->variable_rows ? fill_variable(context, spec, sides, parts, &saved->variable)
-                               : fill(context, spec, sides, parts);
+                               : fill_saved(context, spec, sides, parts);
 }
 
 /* The plan that moves the counts of a plan with variable rows; without it there is neither. */
@@ -249,7 +249,7 @@ static lierne_status fill_again(const lierne_plan *plan, const lierne_bridge_sav
     lierne_plan_fields_add_list(fields, "row_owner", LIERNE_ITEM_I32, row_owner,
                                 lierne_bridge_map_size(&spec));
     LIERNE_TRY(lierne_plan_check_changeable(plan));
-    return fill(lierne_plan_context(plan), &spec, sides, parts);
+    return fill_saved(lierne_plan_context(plan), &spec, sides, parts);
 }
 
 lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner) {

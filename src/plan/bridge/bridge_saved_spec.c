@@ -30,7 +30,7 @@ static lierne_status copy_side(lierne_bridge_saved_spec *r, int side, const lier
     return copy_items(&r->placements[side], placements, dims, sizeof *placements);
 }
 
-static lierne_status fill(lierne_bridge_saved_spec *r, const lierne_bridge_spec *spec) {
+static lierne_status copy_spec(lierne_bridge_saved_spec *r, const lierne_bridge_spec *spec) {
     r->base.free = lierne_bridge_saved_spec_destroy;
     r->spec = *spec;
     memcpy(r->shape, spec->shape, (size_t)spec->naxes * sizeof *r->shape);
@@ -53,7 +53,7 @@ lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out,
                                               const lierne_bridge_spec *spec) {
     lierne_bridge_saved_spec *saved;
     LIERNE_TRY(lierne_alloc(&saved, 1, sizeof *saved));
-    lierne_status status = fill(saved, spec);
+    lierne_status status = copy_spec(saved, spec);
     if (status != LIERNE_OK) {
         lierne_bridge_saved_spec_destroy(&saved->base);
         return status;

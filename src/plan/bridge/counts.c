@@ -151,8 +151,8 @@ void lierne_bridge_counts_measure(lierne_bridge_counts *c, lierne_plan_side *for
     measure_side(c, LIERNE_DIRECTION_ADJOINT, adjoint);
 }
 
-static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spec,
-                          const lierne_plan_parts *model, lierne_plan_parts *parts) {
+static lierne_status fill_counts(lierne_bridge_counts *c, const lierne_bridge_spec *spec,
+                                 const lierne_plan_parts *model, lierne_plan_parts *parts) {
     c->most = spec->shape[1];
     c->width = spec->shape[2];
     for (int d = 0; d < 2; d++) {
@@ -183,7 +183,7 @@ lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lier
     c->memory = memory;
     c->model[0] = model->side[0].route;
     c->model[1] = model->side[1].route;
-    lierne_status status = fill(c, spec, model, parts);
+    lierne_status status = fill_counts(c, spec, model, parts);
     if (status != LIERNE_OK) {
         c->model[0] = c->model[1] = NULL;
         lierne_bridge_counts_destroy(c);

@@ -30,7 +30,7 @@ static lierne_status check_lists(const planning *p, int rank) {
                : LIERNE_OK;
 }
 
-static lierne_status check(planning *p, const lierne_context *context) {
+static lierne_status check_counts(planning *p, const lierne_context *context) {
     const lierne_all_to_all_spec *s = &p->spec;
     const lierne_collective common = {.kind = LIERNE_ALL_TO_ALL,
                                       .ranks = s->ranks,
@@ -174,7 +174,7 @@ lierne_status lierne_plan_create_all_to_all(lierne_plan **out, lierne_context *c
         status = LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     }
     if (status == LIERNE_OK) {
-        status = check(&p, context);
+        status = check_counts(&p, context);
     }
     status = status == LIERNE_OK && p.spec.send_counts ? plan_together(out, context, &p)
                                                        : plan_alone(out, context, status, &p);

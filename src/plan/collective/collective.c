@@ -84,8 +84,9 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_team *tea
 }
 
 /* status: that of taking the spec. */
-static lierne_status create(lierne_plan **out, lierne_context *context, lierne_status status,
-                            const lierne_collective *given, fill_sides *fill) {
+static lierne_status create_collective(lierne_plan **out, lierne_context *context,
+                                       lierne_status status, const lierne_collective *given,
+                                       fill_sides *fill) {
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     lierne_collective spec = *given;
@@ -108,8 +109,8 @@ static lierne_status create(lierne_plan **out, lierne_context *context, lierne_s
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }
 
-static lierne_status gather(lierne_plan_side *sides, const lierne_team *team, const int64_t *parts,
-                            const lierne_collective *spec) {
+static lierne_status gather_sides(lierne_plan_side *sides, const lierne_team *team,
+                                  const int64_t *parts, const lierne_collective *spec) {
     int rank = lierne_team_rank(team, team->me), others = team->n - 1;
     int64_t all = parts[team->n], own = parts[team->me + 1] - parts[team->me];
     lierne_plan_side *forward = &sides[LIERNE_DIRECTION_FORWARD],
@@ -126,7 +127,7 @@ static lierne_status fill_all_gather(lierne_plan_side *sides, const lierne_team 
                                      const lierne_collective *spec) {
     int64_t *parts;
     LIERNE_TRY(lierne_parts_by_count(&parts, team->n, spec->count, spec->counts));
-    lierne_status status = gather(sides, team, parts, spec);
+    lierne_status status = gather_sides(sides, team, parts, spec);
     lierne_mem_free(parts);
     return status;
 }
@@ -144,7 +145,7 @@ lierne_status lierne_plan_create_all_gather(lierne_plan **out, lierne_context *c
                                     .counts = s.counts,
                                     .dtype = s.dtype,
                                     .max_inflight = s.max_inflight};
-    return create(out, context, status, &spec, fill_all_gather);
+    return create_collective(out, context, status, &spec, fill_all_gather);
 }
 
 static lierne_status scatter(lierne_plan_side *sides, const lierne_team *team, const int64_t *parts,
@@ -185,7 +186,7 @@ lierne_status lierne_plan_create_reduce_scatter(lierne_plan **out, lierne_contex
                                     .dtype = s.dtype,
                                     .reduction = s.reduction,
                                     .max_inflight = s.max_inflight};
-    return create(out, context, status, &spec, fill_reduce_scatter);
+    return create_collective(out, context, status, &spec, fill_reduce_scatter);
 }
 
 /* What one rank must receive: as reducer of its part, and as receiver of the others. */
@@ -231,7 +232,7 @@ lierne_status lierne_plan_create_all_reduce(lierne_plan **out, lierne_context *c
                                     .reduction = s.reduction,
                                     .algorithm = s.algorithm,
                                     .max_inflight = s.max_inflight};
-    return create(out, context, status, &spec, fill_all_reduce);
+    return create_collective(out, context, status, &spec, fill_all_reduce);
 }
 
 static lierne_status broadcast(lierne_plan_side *sides, const lierne_team *team,
@@ -273,7 +274,7 @@ lierne_status lierne_plan_create_broadcast(lierne_plan **out, lierne_context *co
                                     .algorithm = s.algorithm,
                                     .root = &s.root,
                                     .max_inflight = s.max_inflight};
-    return create(out, context, status, &spec, fill_broadcast);
+    return create_collective(out, context, status, &spec, fill_broadcast);
 }
 
 static lierne_status fill_barrier(lierne_plan_side *sides, const lierne_team *team,
@@ -297,5 +298,5 @@ lierne_status lierne_plan_create_barrier(lierne_plan **out, lierne_context *cont
                                     .nranks = s.nranks,
                                     .dtype = LIERNE_DTYPE_U8,
                                     .max_inflight = s.max_inflight};
-    return create(out, context, status, &spec, fill_barrier);
+    return create_collective(out, context, status, &spec, fill_barrier);
 }

@@ -30,7 +30,7 @@ static lierne_status receive(lierne_stage *stage, const lierne_team *team, int i
                : LIERNE_OK;
 }
 
-static lierne_status copy(lierne_stage *stage, lierne_block to, lierne_block from) {
+static lierne_status copy_block(lierne_stage *stage, lierne_block to, lierne_block from) {
     lierne_place place = lierne_place_at(LIERNE_BUFFER_IN, from);
     return from.count[0] > 0
                ? lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_BUFFER_OUT, to), false,
@@ -192,12 +192,12 @@ lierne_status lierne_route_broadcast(lierne_route *route, const lierne_team *tea
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     lierne_place own = own_part(team, parts, at_root ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
     LIERNE_TRY(gather_parts(stage, team, parts, own, root));
-    return at_root ? copy(stage, all, all) : LIERNE_OK;
+    return at_root ? copy_block(stage, all, all) : LIERNE_OK;
 }
 
 /* The second stage of a sum at the root: all parts, to the root. */
-static lierne_status collect(lierne_route *route, const lierne_team *team, const int64_t *parts,
-                             lierne_place own, int root) {
+static lierne_status collect_parts(lierne_route *route, const lierne_team *team,
+                                   const int64_t *parts, lierne_place own, int root) {
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     if (team->me != root) {
@@ -218,7 +218,7 @@ lierne_status lierne_route_reduce_to(lierne_route *route, const lierne_team *tea
         LIERNE_TRY(lierne_route_scratch(route, own.block.count[0], &own.block.offset));
     }
     LIERNE_TRY(reduce_parts(route, team, parts, own, LIERNE_REDUCTION_SUM));
-    return divided(team, parts, root) ? collect(route, team, parts, own, root) : LIERNE_OK;
+    return divided(team, parts, root) ? collect_parts(route, team, parts, own, root) : LIERNE_OK;
 }
 
 lierne_status lierne_route_all_to_all(lierne_route *route, const lierne_team *team,
@@ -230,7 +230,7 @@ lierne_status lierne_route_all_to_all(lierne_route *route, const lierne_team *te
         LIERNE_TRY(send(stage, team, i, LIERNE_BUFFER_IN, part_of(sent, i)));
         LIERNE_TRY(receive(stage, team, i, LIERNE_BUFFER_OUT, part_of(received, i)));
     }
-    return copy(stage, part_of(received, team->me), part_of(sent, team->me));
+    return copy_block(stage, part_of(received, team->me), part_of(sent, team->me));
 }
 
 /* Dissemination: in round k a rank tells the one 2^k places further on that it and the 2^k - 1

@@ -136,7 +136,7 @@ static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int nra
     return LIERNE_OK;
 }
 
-static lierne_status check(const lierne_brick_spec *spec, int rank, int nranks) {
+static lierne_status check_brick(const lierne_brick_spec *spec, int rank, int nranks) {
     int64_t bytes;
     LIERNE_TRY(check_grid(spec, rank, nranks));
     for (int d = 0; d < 3; d++) {
@@ -193,7 +193,7 @@ static lierne_status check_points(const planner *b, const lierne_brick_spec *spe
     return LIERNE_OK;
 }
 
-static lierne_status reserve(planner *b, const lierne_brick_spec *spec) {
+static lierne_status reserve_planner(planner *b, const lierne_brick_spec *spec) {
     lierne_brick *brick = b->brick;
     for (int d = 0; d < b->naxes; d++) {
         brick->nswap += 2 * b->axes[d].hops;
@@ -255,8 +255,8 @@ static lierne_status choose(const planner *b, const swap *s, word_vec *words) {
     return LIERNE_OK;
 }
 
-static lierne_status take(const planner *b, const swap *s,
-                          const lierne_control_messages *received) {
+static lierne_status take_swap(const planner *b, const swap *s,
+                               const lierne_control_messages *received) {
     lierne_brick *brick = b->brick;
     if (received->count == 0) {
         return LIERNE_OK;
@@ -286,7 +286,7 @@ static lierne_status run_swap(const planner *b, const swap *s, lierne_status sta
     bool sent = status == LIERNE_OK && words.count > 0;
     lierne_status posted = lierne_context_sparse_exchange(b->context, &message, sent, &received);
     if (status == LIERNE_OK) {
-        status = posted == LIERNE_OK ? take(b, s, &received) : posted;
+        status = posted == LIERNE_OK ? take_swap(b, s, &received) : posted;
     }
     lierne_control_messages_destroy(&received);
     lierne_context_free_message_memory(b->context, words.at);
@@ -344,15 +344,15 @@ static void put_spec(fingerprint *f, const lierne_brick_spec *spec) {
     }
 }
 
-static lierne_status prepare(planner *b, const lierne_brick_spec *given, fingerprint *f) {
+static lierne_status prepare_planner(planner *b, const lierne_brick_spec *given, fingerprint *f) {
     lierne_brick_spec *spec = &f->spec;
     LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, b->context->rank));
-    LIERNE_TRY(check(spec, b->context->rank, b->context->members.count));
+    LIERNE_TRY(check_brick(spec, b->context->rank, b->context->members.count));
     put_spec(f, spec);
     place(b, spec);
     LIERNE_TRY(check_points(b, spec));
     LIERNE_TRY(lierne_alloc(&b->brick, 1, sizeof *b->brick));
-    return reserve(b, spec);
+    return reserve_planner(b, spec);
 }
 
 lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
@@ -365,7 +365,7 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status =
-        out ? prepare(&b, spec, &f)
+        out ? prepare_planner(&b, spec, &f)
             : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     status = lierne_context_agree_all(context, status, f.fields, f.n, NULL);
     if (status == LIERNE_OK) {

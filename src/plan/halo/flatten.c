@@ -18,8 +18,8 @@ static lierne_references_spec references_of(const lierne_halo_saved_spec *saved,
                                     .max_inflight = halo->max_inflight};
 }
 
-static lierne_status check(const lierne_halo_saved_spec *saved, const void *out, int separate,
-                           int rank) {
+static lierne_status check_outputs(const lierne_halo_saved_spec *saved, const void *out,
+                                   int separate, int rank) {
     if (!saved || !out) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", rank,
                            saved ? "out is NULL" : "the plan is not one of swaps");
@@ -44,7 +44,7 @@ lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan 
     const lierne_field fields[] = {{.name = "lierne_plan_create_flattened"},
                                    {.name = "plan", .value = lierne_plan_get_number(plan)},
                                    {.name = "separate", .value = separate != 0}};
-    lierne_status status = check(saved, out, separate, context->rank);
+    lierne_status status = check_outputs(saved, out, separate, context->rank);
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
     if (saved->spec.nswap == 0) {
         return lierne_plan_create_halo(out, context, &saved->spec);

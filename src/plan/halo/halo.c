@@ -41,8 +41,8 @@ static lierne_status find_roots(lierne_context *context, lierne_halo_saved_spec 
     return LIERNE_OK;
 }
 
-static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, int rank,
-                          const int64_t *rows) {
+static lierne_status fill_parts(lierne_plan_parts *parts, lierne_halo_saved_spec *r, int rank,
+                                const int64_t *rows) {
     parts->kind = "halo";
     parts->dtype = r->spec.dtype;
     parts->max_inflight = r->spec.max_inflight;
@@ -57,8 +57,8 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, i
     return lierne_halo_routes(r, rank, parts);
 }
 
-static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
-                             const lierne_context *context, const lierne_halo_spec *spec) {
+static lierne_status prepare_parts(lierne_plan_parts *parts, lierne_halo_labels *l,
+                                   const lierne_context *context, const lierne_halo_spec *spec) {
     lierne_halo_saved_spec *r;
     LIERNE_TRY(lierne_halo_check(spec, context));
     LIERNE_TRY(lierne_halo_saved_spec_create(&r, spec));
@@ -69,8 +69,8 @@ static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
 }
 
 /* Compares what must be the same on every rank. An error or a difference is every rank's error. */
-static lierne_status agree(lierne_context *context, lierne_status status,
-                           const lierne_plan_parts *parts) {
+static lierne_status agree_on_halo(lierne_context *context, lierne_status status,
+                                   const lierne_plan_parts *parts) {
     const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)parts->saved_spec;
     lierne_plan_fields fields = {0};
     lierne_plan_fields_add(&fields, "planning of swaps", 0);
@@ -90,7 +90,7 @@ static lierne_status fill_together(lierne_context *context, lierne_plan_parts *p
     if (r->spec.nswap > 0 && context->dead == LIERNE_OK) {
         status = lierne_halo_count_rows(context, r, status, rows);
     }
-    return status == LIERNE_OK ? fill(parts, r, context->rank, rows) : status;
+    return status == LIERNE_OK ? fill_parts(parts, r, context->rank, rows) : status;
 }
 
 lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
@@ -99,9 +99,9 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
     lierne_plan_parts parts = {0};
     lierne_halo_labels l = {.n = 2};
     if (status == LIERNE_OK) {
-        status = prepare(&parts, &l, context, spec);
+        status = prepare_parts(&parts, &l, context, spec);
     }
-    status = agree(context, status, &parts);
+    status = agree_on_halo(context, status, &parts);
     bool together = status == LIERNE_OK;
     if (together) {
         status = fill_together(context, &parts, &l);

@@ -98,8 +98,8 @@ static lierne_status read(void **spec, const lierne_plan_reader *r) {
     return check_rows(h, r);
 }
 
-static lierne_status create(lierne_plan **out, lierne_context *context, void *spec) {
+static lierne_status create_halo(lierne_plan **out, lierne_context *context, void *spec) {
     return lierne_plan_create_halo(out, context, &((contents *)spec)->spec);
 }
 
-const lierne_plan_format lierne_halo_format = {"halo", read, create, destroy};
+const lierne_plan_format lierne_halo_format = {"halo", read, create_halo, destroy};

@@ -52,7 +52,7 @@ static lierne_status copy_rows(const writer *w, int64_t n) {
 }
 
 /* Adds the stage of swap s. */
-static lierne_status start(writer *w, int s, int first, int64_t copied) {
+static lierne_status start_stage(writer *w, int s, int first, int64_t copied) {
     w->swap = s;
     w->source = s == first ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT;
     LIERNE_TRY(lierne_route_add_stage(w->route, &w->stage));
@@ -127,7 +127,7 @@ static lierne_status zero_ghosts(const writer *w) {
 
 static lierne_status forward(writer *w) {
     for (int s = 0; s < w->spec->nswap; s++) {
-        LIERNE_TRY(start(w, s, 0, w->spec->nlocal));
+        LIERNE_TRY(start_stage(w, s, 0, w->spec->nlocal));
         LIERNE_TRY(forward_swap(w));
     }
     return LIERNE_OK;
@@ -137,7 +137,7 @@ static lierne_status adjoint(writer *w) {
     int last = w->spec->nswap - 1;
     LIERNE_TRY(reserve_received(w));
     for (int s = last; s >= 0; s--) {
-        LIERNE_TRY(start(w, s, last, w->spec->nlocal + w->spec->nghost));
+        LIERNE_TRY(start_stage(w, s, last, w->spec->nlocal + w->spec->nghost));
         LIERNE_TRY(adjoint_swap(w));
     }
     return zero_ghosts(w);

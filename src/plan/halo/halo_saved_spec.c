@@ -12,7 +12,7 @@ static int64_t rows_sent(const lierne_halo_spec *spec) {
     return n;
 }
 
-static lierne_status reserve(lierne_halo_saved_spec *r) {
+static lierne_status reserve_spec(lierne_halo_saved_spec *r) {
     size_t n = (size_t)r->spec.nswap;
     LIERNE_TRY(lierne_alloc(&r->procs, 2 * n, sizeof *r->procs));
     LIERNE_TRY(lierne_alloc(&r->nums, 3 * n, sizeof *r->nums));
@@ -26,7 +26,7 @@ static lierne_status reserve(lierne_halo_saved_spec *r) {
 }
 
 /* Copies the caller's arrays that r->spec points to, and lets it point to the copies. */
-static void take(lierne_halo_saved_spec *r) {
+static void take_arrays(lierne_halo_saved_spec *r) {
     lierne_halo_spec *spec = &r->spec;
     int64_t *rows = r->rows, ghost = spec->nlocal;
     int n = spec->nswap;
@@ -100,12 +100,12 @@ lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
     r->spec.stride = spec->stride ? spec->stride : spec->width;
     r->spec.max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     r->spec.keep_ghosts = spec->keep_ghosts != 0;
-    lierne_status status = reserve(r);
+    lierne_status status = reserve_spec(r);
     if (status != LIERNE_OK) {
         lierne_halo_saved_spec_destroy(&r->base);
         return status;
     }
-    take(r);
+    take_arrays(r);
     *out = r;
     return LIERNE_OK;
 }

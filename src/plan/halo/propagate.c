@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* Copies the labels of a swap's ghosts out of the received messages. */
-static lierne_status take(const lierne_context *context, const lierne_halo_spec *spec, int s,
-                          const lierne_control_messages *received, int64_t *labels, size_t n) {
+static lierne_status take_swap(const lierne_context *context, const lierne_halo_spec *spec, int s,
+                               const lierne_control_messages *received, int64_t *labels, size_t n) {
     int64_t rows = 0;
     for (size_t i = 0; i < received->count; i++) {
         const lierne_control_message *message = &received->at[i];
@@ -60,7 +60,7 @@ static lierne_status run_swap(lierne_context *context, const lierne_halo_spec *s
     }
     LIERNE_TRY(lierne_context_sparse_exchange(context, &message, message.count > 0, &received));
     lierne_status status =
-        take(context, spec, s, &received, w->ghosts + (size_t)ghosts * w->n, w->n);
+        take_swap(context, spec, s, &received, w->ghosts + (size_t)ghosts * w->n, w->n);
     lierne_control_messages_destroy(&received);
     return status;
 }

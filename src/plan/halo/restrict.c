@@ -64,7 +64,7 @@ static lierne_status compare_swap(const filter *c, const uint8_t *mask, int rank
     return LIERNE_OK;
 }
 
-static lierne_status compare(const filter *c, const uint8_t *mask, int rank) {
+static lierne_status compare_mask(const filter *c, const uint8_t *mask, int rank) {
     for (int s = 0; s < c->old->nswap; s++) {
         LIERNE_TRY(compare_swap(c, mask, rank, s));
     }
@@ -106,8 +106,8 @@ static void apply(filter *c) {
 }
 
 /* What this rank can check alone, and the memory. */
-static lierne_status prepare(filter *c, const lierne_halo_saved_spec *r, const void *out,
-                             const uint8_t *keep, int rank) {
+static lierne_status prepare_filter(filter *c, const lierne_halo_saved_spec *r, const void *out,
+                                    const uint8_t *keep, int rank) {
     if (!r || !out) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", rank,
                            r ? "out is NULL" : "the plan is not one of swaps");
@@ -128,7 +128,7 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{.name = "lierne_plan_create_restricted"},
                                    {.name = "plan", .value = lierne_plan_get_number(plan)}};
-    lierne_status status = prepare(&c, r, out, keep, context->rank);
+    lierne_status status = prepare_filter(&c, r, out, keep, context->rank);
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK) {
         const lierne_halo_labels labels = {.n = 1,
@@ -137,7 +137,7 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
                                            .buffer = c.buffer};
         status = lierne_halo_propagate(context, &r->spec, &labels);
         if (status == LIERNE_OK) {
-            status = compare(&c, keep, context->rank);
+            status = compare_mask(&c, keep, context->rank);
         }
         if (status == LIERNE_OK) {
             apply(&c);

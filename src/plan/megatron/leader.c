@@ -107,8 +107,8 @@ static lierne_status hold_groups(lierne_context *context, const lierne_megatron_
     return LIERNE_OK;
 }
 
-static lierne_status fill(lierne_context *context, const lierne_megatron_leaders *leaders,
-                          int batch_axis, lierne_plan_parts *parts) {
+static lierne_status fill_plan(lierne_context *context, const lierne_megatron_leaders *leaders,
+                               int batch_axis, lierne_plan_parts *parts) {
     lead forward = {.side = &parts->side[LIERNE_DIRECTION_FORWARD], .batch_axis = batch_axis};
     lead adjoint = {.side = &parts->side[LIERNE_DIRECTION_ADJOINT], .batch_axis = batch_axis};
     LIERNE_TRY(lierne_megatron_leaders_get_peers(&forward.receivers, &forward.nreceivers,
@@ -159,7 +159,7 @@ lierne_status lierne_megatron_plan_leader(lierne_context *context,
                                           lierne_plan_parts *parts) {
     lierne_megatron_leaders *leaders;
     LIERNE_TRY(lierne_megatron_leaders_create(&leaders, bridge->spec));
-    lierne_status status = fill(context, leaders, bridge->batch_axis, parts);
+    lierne_status status = fill_plan(context, leaders, bridge->batch_axis, parts);
     lierne_megatron_leaders_destroy(leaders);
     return status;
 }

@@ -83,7 +83,7 @@ static lierne_status fill_p2p(lierne_megatron_leaders *l) {
     return LIERNE_OK;
 }
 
-static lierne_status fill(lierne_megatron_leaders *l, const lierne_megatron_grids *grids) {
+static lierne_status fill_leaders(lierne_megatron_leaders *l, const lierne_megatron_grids *grids) {
     LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "cp", ""));
     LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "cp", ""));
     LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SIDE_SRC], grids->src, true));
@@ -108,7 +108,7 @@ lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
     LIERNE_TRY(lierne_alloc(&leaders, 1, sizeof *leaders));
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
-        status = fill(leaders, &grids);
+        status = fill_leaders(leaders, &grids);
     }
     lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {

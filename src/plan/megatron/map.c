@@ -109,7 +109,7 @@ static lierne_status map_cp(lierne_megatron_map *map, const lierne_grid *dst) {
     return lierne_grid_get_groups(map->cp, &map->ncp, &map->cp_size, dst, NULL, names, 1);
 }
 
-static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids *grids) {
+static lierne_status fill_map(lierne_megatron_map *map, const lierne_megatron_grids *grids) {
     int src_dp = lierne_grid_find_dim_size(grids->src, NULL, "dp"),
         dst_dp = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
     const lierne_grid *many = src_dp > dst_dp ? grids->src : grids->dst;
@@ -139,7 +139,7 @@ lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
     LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
-        status = fill(map, &grids);
+        status = fill_map(map, &grids);
     }
     lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {

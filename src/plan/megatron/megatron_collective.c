@@ -130,7 +130,7 @@ static lierne_block slice(const collective *c, const int64_t *shape, int i) {
     return lierne_megatron_slice(c->naxes, shape, c->batch_axis, i, c->dp_ratio);
 }
 
-static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
+static lierne_status copy_place(lierne_ops *ops, lierne_place to, lierne_place from) {
     lierne_op *op;
     lierne_blocks_join((lierne_block *const[]){&to.block, &from.block}, 2);
     LIERNE_TRY(lierne_ops_add(ops, to, &op));
@@ -142,12 +142,12 @@ static lierne_status narrow(const collective *c, lierne_ops *ops, const int64_t 
                             lierne_buffer buffer) {
     lierne_block from = slice(c, wide, c->share);
     lierne_place to = lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_packed(&from, 0));
-    return copy(ops, to, lierne_place_at(buffer, from));
+    return copy_place(ops, to, lierne_place_at(buffer, from));
 }
 
 /* out (wide) = the members' whole buffers, share by share. */
-static lierne_status gather(const collective *c, lierne_route *route, const int64_t *wide,
-                            lierne_buffer buffer, int64_t elements) {
+static lierne_status gather_parts(const collective *c, lierne_route *route, const int64_t *wide,
+                                  lierne_buffer buffer, int64_t elements) {
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 0;
@@ -155,7 +155,7 @@ static lierne_status gather(const collective *c, lierne_route *route, const int6
         lierne_place to = lierne_place_at(LIERNE_BUFFER_OUT, slice(c, wide, i));
         if (i == c->share) {
             lierne_place from = lierne_place_at(buffer, lierne_block_packed(&to.block, 0));
-            LIERNE_TRY(copy(&stage->copies, to, from));
+            LIERNE_TRY(copy_place(&stage->copies, to, from));
             continue;
         }
         LIERNE_TRY(
@@ -212,7 +212,7 @@ static lierne_status move(const collective *c, lierne_route *route, bool gathers
                           const int64_t *wide, lierne_buffer buffer, int64_t elements) {
     lierne_stage *stage;
     if (gathers) {
-        return gather(c, route, wide, buffer, elements);
+        return gather_parts(c, route, wide, buffer, elements);
     }
     if (buffer == LIERNE_BUFFER_IN) {
         LIERNE_TRY(lierne_route_add_stage(route, &stage));
@@ -222,7 +222,7 @@ static lierne_status move(const collective *c, lierne_route *route, bool gathers
     return narrow(c, &stage->sums, wide, buffer);
 }
 
-static lierne_status fill(const collective *c) {
+static lierne_status fill_collective(const collective *c) {
     lierne_plan_side *forward = &c->parts->side[LIERNE_DIRECTION_FORWARD];
     lierne_plan_side *adjoint = &c->parts->side[LIERNE_DIRECTION_ADJOINT];
     int64_t in = forward->route->elements[LIERNE_BUFFER_IN],
@@ -257,5 +257,5 @@ lierne_status lierne_megatron_plan_collective(lierne_context *context,
         return LIERNE_OK;
     }
     LIERNE_TRY(find_groups(grids, &c));
-    return fill(&c);
+    return fill_collective(&c);
 }

@@ -161,8 +161,8 @@ static lierne_status share_all(lierne_balance *b, const lierne_planner *p, const
     return list_members(b);
 }
 
-static lierne_status fill(lierne_balance *b, const lierne_planner *p, const lierne_pair *pairs,
-                          size_t n, bool loose) {
+static lierne_status fill_balance(lierne_balance *b, const lierne_planner *p,
+                                  const lierne_pair *pairs, size_t n, bool loose) {
     LIERNE_TRY(share_all(b, p, pairs, n));
     LIERNE_TRY(p->from->partials > 1 ? lierne_sums_bound(b, p, loose) : LIERNE_OK);
     LIERNE_TRY(lierne_reducers_divide(b, p, loose));
@@ -176,7 +176,7 @@ static lierne_status fill(lierne_balance *b, const lierne_planner *p, const lier
 static lierne_status loosen(lierne_balance *b, const lierne_planner *p, const lierne_pair *pairs,
                             size_t n) {
     lierne_balance other = {0};
-    lierne_status status = fill(&other, p, pairs, n, true);
+    lierne_status status = fill_balance(&other, p, pairs, n, true);
     if (status == LIERNE_OK && other.least < b->least) {
         lierne_balance worse = *b;
         *b = other;
@@ -189,7 +189,7 @@ static lierne_status loosen(lierne_balance *b, const lierne_planner *p, const li
 lierne_status lierne_balance_create(lierne_balance *b, const lierne_planner *p,
                                     const lierne_pair *pairs, size_t n) {
     *b = (lierne_balance){0};
-    LIERNE_TRY(fill(b, p, pairs, n, false));
+    LIERNE_TRY(fill_balance(b, p, pairs, n, false));
     bool near = p->from->partials == 1 || b->least <= b->sent + b->sent / NEAR;
     return near || p->nodes ? LIERNE_OK : loosen(b, p, pairs, n);
 }

@@ -36,7 +36,7 @@ typedef struct work {
 } work;
 
 /* Begins a delivery; its holders and then its receivers are to be added. */
-static lierne_delivery begin(const work *w, const lierne_delivery *like) {
+static lierne_delivery begin_delivery(const work *w, const lierne_delivery *like) {
     lierne_delivery d = *like;
     d.holders = w->b->ranks.count;
     d.nholders = d.nreceivers = 0;
@@ -53,7 +53,7 @@ static lierne_status add_receiver(work *w, lierne_delivery *d, int rank) {
     return LIERNE_VEC_PUSH(&w->b->ranks, rank);
 }
 
-static lierne_status end(work *w, lierne_delivery *d) {
+static lierne_status end_delivery(work *w, lierne_delivery *d) {
     if (d->nreceivers == 0 || d->size == 0) {
         w->b->ranks.count = d->holders;
         return LIERNE_OK;
@@ -72,7 +72,7 @@ static int node_of(const work *w, int rank) {
 /* To the receivers of a node, from its own holders; *done: whether it has any. */
 static lierne_status deliver_inside(work *w, const lierne_delivery *like, const group *g,
                                     bool *done) {
-    lierne_delivery d = begin(w, like);
+    lierne_delivery d = begin_delivery(w, like);
     int node = w->node_ranks.at[g->first].node;
     for (size_t i = 0; i < w->holders.count; i++) {
         if (node_of(w, w->holders.at[i]) == node) {
@@ -83,12 +83,12 @@ static lierne_status deliver_inside(work *w, const lierne_delivery *like, const 
     for (size_t i = 0; i < g->count && *done; i++) {
         LIERNE_TRY(add_receiver(w, &d, w->node_ranks.at[g->first + i].rank));
     }
-    return end(w, &d);
+    return end_delivery(w, &d);
 }
 
 /* Inside a node, what its k-th receiver got of what crossed to the node. */
 static lierne_status share_inside(work *w, const lierne_delivery *part, const group *g, size_t k) {
-    lierne_delivery d = begin(w, part);
+    lierne_delivery d = begin_delivery(w, part);
     d.partial = -1;
     d.relays = false;
     d.depth += 2; /* the part may have been passed on between nodes */
@@ -98,13 +98,13 @@ static lierne_status share_inside(work *w, const lierne_delivery *part, const gr
             LIERNE_TRY(add_receiver(w, &d, w->node_ranks.at[g->first + i].rank));
         }
     }
-    return end(w, &d);
+    return end_delivery(w, &d);
 }
 
 /* The k-th part of what crosses to n nodes, whose groups are equally large. */
 static lierne_status cross_part(work *w, const lierne_delivery *like, const group *g, size_t n,
                                 size_t k) {
-    lierne_delivery d = begin(w, like);
+    lierne_delivery d = begin_delivery(w, like);
     int64_t of = (int64_t)g->count;
     d.start += lierne_share(like->size, of, (int64_t)k);
     d.size =
@@ -120,7 +120,7 @@ static lierne_status cross_part(work *w, const lierne_delivery *like, const grou
         LIERNE_TRY(add_receiver(w, &d, w->node_ranks.at[g[i].first + k].rank));
     }
     const lierne_delivery part = d;
-    LIERNE_TRY(end(w, &d));
+    LIERNE_TRY(end_delivery(w, &d));
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(share_inside(w, &part, &g[i], k));
     }

@@ -197,13 +197,13 @@ static lierne_status find_own(finder *f, const lierne_cell *from, const lierne_c
     return status;
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_pairs(const void *a, const void *b) {
     const lierne_pair *x = a, *y = b;
     int first = (x->key[0] > y->key[0]) - (x->key[0] < y->key[0]);
     return first ? first : (x->key[1] > y->key[1]) - (x->key[1] < y->key[1]);
 }
 
-static lierne_status find(finder *f, bool *all) {
+static lierne_status find_pairs(finder *f, bool *all) {
     lierne_cell from, to;
     bool holds = lierne_layout_cell(f->p->from, f->p->rank, &from);
     bool receives = lierne_layout_cell(f->p->to, f->p->rank, &to);
@@ -216,14 +216,14 @@ static lierne_status find(finder *f, bool *all) {
         LIERNE_TRY(find_own(f, holds ? &from : NULL, receives ? &to : NULL));
     }
     if (f->pairs->count > 0) {
-        qsort(f->pairs->at, f->pairs->count, sizeof *f->pairs->at, compare);
+        qsort(f->pairs->at, f->pairs->count, sizeof *f->pairs->at, compare_pairs);
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_pairs_find(lierne_pairs *pairs, bool *all, const lierne_planner *p) {
     finder f = {.p = p, .pairs = pairs};
-    lierne_status status = find(&f, all);
+    lierne_status status = find_pairs(&f, all);
     for (int s = 0; s < 2; s++) {
         lierne_mem_free(f.seen[s].at);
         lierne_mem_free(f.pending[s].at);

@@ -223,7 +223,7 @@ static lierne_status plan_overlaps(lierne_planner *p, const lierne_cell *own_fro
     return status;
 }
 
-static lierne_status fill(lierne_planner *p) {
+static lierne_status fill_route(lierne_planner *p) {
     lierne_cell own_from, own_to;
     lierne_stage *stage;
     bool holds = lierne_layout_cell(p->from, p->rank, &own_from);
@@ -247,7 +247,7 @@ static lierne_status fill(lierne_planner *p) {
     return p->shared ? lierne_shared_end(p) : LIERNE_OK;
 }
 
-static lierne_status check(const lierne_layout *src, const lierne_layout *dst, int rank) {
+static lierne_status check_layouts(const lierne_layout *src, const lierne_layout *dst, int rank) {
     if (!src || !dst) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", src ? "dst" : "src");
     }
@@ -265,7 +265,7 @@ static lierne_status create_route(lierne_planner *p) {
     LIERNE_TRY(lierne_layout_get_elements(&in, NULL, p->from, p->rank));
     LIERNE_TRY(lierne_layout_get_elements(&out, NULL, p->to, p->rank));
     LIERNE_TRY(lierne_route_create(&p->route, p->rank, in, out));
-    lierne_status status = fill(p);
+    lierne_status status = fill_route(p);
     if (status != LIERNE_OK) {
         lierne_route_destroy(p->route);
         return status;
@@ -282,7 +282,7 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
     lierne_planner p = {
         .from = src, .to = dst, .nodes = nodes, .rank = rank, .routing = LIERNE_ROUTING_DIRECT};
     LIERNE_TRY(lierne_check_set(out, "route"));
-    LIERNE_TRY(check(src, dst, rank));
+    LIERNE_TRY(check_layouts(src, dst, rank));
     p.members = (lierne_members){.world = src->world, .count = src->world};
     LIERNE_TRY(create_route(&p));
     if (min_elements) {

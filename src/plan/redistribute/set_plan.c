@@ -68,8 +68,8 @@ static lierne_status fill_side(lierne_plan_side *side, const lierne_set *set, in
     return lierne_set_route(&side->route, &side->min_elements, set, from);
 }
 
-static lierne_status fill(lierne_plan_parts *parts, const lierne_set *set,
-                          const lierne_context *context, int max_inflight) {
+static lierne_status fill_set_parts(lierne_plan_parts *parts, const lierne_set *set,
+                                    const lierne_context *context, int max_inflight) {
     LIERNE_TRY(check_context(set, context));
     parts->kind = "set";
     parts->dtype = set->layouts.at[0].layout->dtype;
@@ -99,8 +99,8 @@ static lierne_status add_fields(lierne_plan_fields *fields, const lierne_set *se
     return LIERNE_OK;
 }
 
-static lierne_status take(lierne_set_spec *spec, const lierne_set_spec *given, lierne_set *set,
-                          int rank) {
+static lierne_status take_set_spec(lierne_set_spec *spec, const lierne_set_spec *given,
+                                   lierne_set *set, int rank) {
     LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, rank));
     LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));
     return lierne_set_create(set, spec, rank);
@@ -118,10 +118,10 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status =
-        out ? take(&spec, given, &set, context->rank)
+        out ? take_set_spec(&spec, given, &set, context->rank)
             : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        status = fill(&parts, &set, context, spec.max_inflight);
+        status = fill_set_parts(&parts, &set, context, spec.max_inflight);
     }
     if (status == LIERNE_OK) {
         status = add_fields(&fields, &set, parts.max_inflight, hashes);

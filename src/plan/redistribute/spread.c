@@ -67,7 +67,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 }
 
 /* Gives every rank its wishes, as far as they fit. */
-static void begin(lierne_spread *s, int64_t limit) {
+static void begin_spread(lierne_spread *s, int64_t limit) {
     memcpy(s->load, s->base, (size_t)s->nranks * sizeof *s->load);
     for (size_t j = 0; j < s->jobs.count; j++) {
         lierne_spread_job *job = &s->jobs.at[j];
@@ -225,10 +225,10 @@ static int64_t least_limit(const lierne_spread *s) {
 lierne_status lierne_spread_solve(lierne_spread *s, int64_t *most) {
     LIERNE_TRY(index_entries(s));
     int64_t limit = least_limit(s);
-    begin(s, limit);
+    begin_spread(s, limit);
     *most = limit = give(s, limit);
     limit += limit / s->slack;
-    begin(s, limit);
+    begin_spread(s, limit);
     give(s, limit);
     return LIERNE_OK;
 }

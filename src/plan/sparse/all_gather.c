@@ -85,7 +85,7 @@ static lierne_status copy_ghosts(const lierne_star_forest *f, lierne_route *rout
     return lierne_ops_put(&stage->sums, to, false, &from, 1);
 }
 
-static lierne_status fill(gather *g, lierne_route *route, int64_t *root_at) {
+static lierne_status fill_gather(gather *g, lierne_route *route, int64_t *root_at) {
     int64_t offset;
     lierne_stage *stage;
     lay_out(g);
@@ -109,7 +109,7 @@ lierne_status lierne_star_forest_all_gather(const lierne_star_forest *f, lierne_
     LIERNE_TRY(lierne_alloc(&g.first, (size_t)members->count + 1, sizeof *g.first));
     lierne_status status = lierne_alloc(&root_at, (size_t)f->nroots, sizeof *root_at);
     if (status == LIERNE_OK) {
-        status = fill(&g, route, root_at);
+        status = fill_gather(&g, route, root_at);
         lierne_mem_free(root_at);
     }
     lierne_mem_free(g.first);

@@ -244,7 +244,7 @@ static lierne_status reserve_lists(planning *w) {
     return take_list(g, LIERNE_WORKSPACE_REMOTE, &g->remote_edges, n);
 }
 
-static lierne_status prepare(planning *w) {
+static lierne_status prepare_graph(planning *w) {
     LIERNE_TRY(check_spec(w));
     LIERNE_TRY(marks_take(&w->owned, &w->memory->work, OWNED, w->spec->nrows));
     LIERNE_TRY(marks_take(&w->needed, &w->memory->work, NEEDED, w->spec->nrows));
@@ -294,7 +294,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
         status = lierne_spec_take_at(&spec, sizeof spec, given, context->rank);
     }
     if (status == LIERNE_OK) {
-        status = prepare(&w);
+        status = prepare_graph(&w);
     }
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_star_forest(out, context, status, &forest);
@@ -363,7 +363,7 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
         w.memory = old->memory;
         old->memory = NULL;
         old->next_owner = w.memory;
-        status = prepare(&w);
+        status = prepare_graph(&w);
     }
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_update_star_forest(plan, status, &forest);

@@ -159,10 +159,10 @@ static lierne_status read_graph(void **spec, const lierne_plan_reader *r) {
     return check_graph(s);
 }
 
-static lierne_status create(lierne_plan **out, lierne_context *context, void *spec) {
+static lierne_status create_sparse(lierne_plan **out, lierne_context *context, void *spec) {
     return lierne_plan_star_forest(out, context, LIERNE_OK, &((contents *)spec)->forest);
 }
 
-const lierne_plan_format lierne_references_format = {"references", read_references, create,
+const lierne_plan_format lierne_references_format = {"references", read_references, create_sparse,
                                                      destroy};
-const lierne_plan_format lierne_graph_format = {"graph", read_graph, create, destroy};
+const lierne_plan_format lierne_graph_format = {"graph", read_graph, create_sparse, destroy};

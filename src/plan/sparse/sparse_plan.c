@@ -118,7 +118,7 @@ static lierne_status note_memory(planning *p, lierne_status status) {
     return LIERNE_OK;
 }
 
-static lierne_status prepare(planning *p) {
+static lierne_status prepare_sparse(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
     lierne_star_forest_saved_spec *saved = NULL;
     lierne_status status = check_layout(p->spec, p->context->rank);
@@ -134,7 +134,7 @@ static lierne_status prepare(planning *p) {
     return lierne_star_forest_sort(&saved->forest, references->rank, references->row);
 }
 
-static lierne_status agree(planning *p) {
+static lierne_status agree_on_sparse(planning *p) {
     const lierne_star_forest_spec *s = p->spec;
     lierne_plan_fields fields = {0};
     lierne_plan_fields_add(&fields, "planning of rows", 0);
@@ -362,11 +362,11 @@ static void fill_parts(planning *p) {
 /* All steps but the last one, which makes the plan: p->status is this rank's contribution to it. */
 static lierne_status plan_together(planning *p) {
     if (p->status == LIERNE_OK) {
-        note(p, prepare(p));
+        note(p, prepare_sparse(p));
     } else {
         lierne_set_error(p->message);
     }
-    LIERNE_TRY(agree(p));
+    LIERNE_TRY(agree_on_sparse(p));
     LIERNE_TRY(request_rows(p));
     LIERNE_TRY(choose(p));
     LIERNE_TRY(exchange_sizes(p));

@@ -195,7 +195,7 @@ static lierne_status add_several(table *t) {
     return status;
 }
 
-static lierne_status reserve(table *t, int64_t n) {
+static lierne_status reserve_table(table *t, int64_t n) {
     size_t nrows = (size_t)t->sums->nrows, most = 2 * (size_t)n;
     if (nrows / SPARSE <= (size_t)n) {
         most = nrows > most ? nrows : most;
@@ -207,8 +207,8 @@ static lierne_status reserve(table *t, int64_t n) {
     return lierne_alloc_unset(&t->lists, most + 1, sizeof *t->lists);
 }
 
-static lierne_status fill(table *t, const int64_t *to, const int64_t *from, int64_t n) {
-    LIERNE_TRY(reserve(t, n));
+static lierne_status fill_table(table *t, const int64_t *to, const int64_t *from, int64_t n) {
+    LIERNE_TRY(reserve_table(t, n));
     LIERNE_TRY(t->seen ? mark_seen(t, to, n) : mark_sorted(t, to, n));
     LIERNE_TRY(add_ones(t, to, from, n));
     return add_several(t);
@@ -218,7 +218,7 @@ lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops,
                                       const lierne_row_sums *sums, const int64_t *to,
                                       const int64_t *from, int64_t n) {
     table t = {.sums = sums, .route = route, .ops = ops};
-    lierne_status status = fill(&t, to, from, n);
+    lierne_status status = fill_table(&t, to, from, n);
     lierne_mem_free(t.seen);
     lierne_mem_free(t.once);
     lierne_mem_free(t.items);

@@ -52,7 +52,7 @@ static const struct picture {
 
 static const char *const formats[] = {"svg", "dot", "text", NULL};
 
-static const struct picture *find(const char *name) {
+static const struct picture *find_picture(const char *name) {
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         if (strcmp(pictures[i].name, name) == 0) {
             return &pictures[i];
@@ -125,7 +125,7 @@ int tool_draw(int argc, char **argv) {
         argv[1] = argv[0];
         return draw_timeline(argc - 1, argv + 1);
     }
-    const struct picture *picture = argc > 1 ? find(argv[1]) : NULL;
+    const struct picture *picture = argc > 1 ? find_picture(argv[1]) : NULL;
     if (!picture && (argc < 2 || *argv[1] != '-')) {
         return tool_usage(
             argv, "the picture is %s, must be mesh, ranks, matrix, rows, stages or timeline",

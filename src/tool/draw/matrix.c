@@ -21,7 +21,7 @@ static int64_t max(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static void fill(const draw_task *task, int most, grid *g) {
+static void fill_grid(const draw_task *task, int most, grid *g) {
     const draw_traffic *t = &task->traffic;
     int world = task->bridge.world;
     *g = (grid){.per = 1};
@@ -161,7 +161,7 @@ void draw_matrix(const draw_task *task, svg *s) {
     if (!g) {
         return;
     }
-    fill(task, MOST_CELLS, g);
+    fill_grid(task, MOST_CELLS, g);
     bool numbers = g->n <= MOST_NUMBERS;
     int y = draw_head(task, s, "Bytes from rank to rank");
     svg_box cell = {LEFT, 0, numbers ? 64 : 13, numbers ? 28 : 13};
@@ -190,7 +190,7 @@ void draw_matrix_text(const draw_task *task) {
     if (!g) {
         return;
     }
-    fill(task, MOST_TEXT, g);
+    fill_grid(task, MOST_TEXT, g);
     draw_head_text(task);
     printf("%-10s", "from\\to");
     for (int j = 0; j < g->n; j++) {

@@ -115,7 +115,7 @@ static void name_boxes(const draw_task *task, const column *c, flow *f, int at) 
     }
 }
 
-static void fill(const draw_task *task, flow *f) {
+static void fill_flow(const draw_task *task, flow *f) {
     const draw_traffic *t = &task->traffic;
     bool adjoint = task->direction == LIERNE_DIRECTION_ADJOINT;
     column from = column_of(task, adjoint ? PLACE_DESTINATION : PLACE_SOURCE, f, 0);
@@ -138,7 +138,7 @@ static void fill(const draw_task *task, flow *f) {
 
 void draw_rows(const draw_task *task, svg *s) {
     flow f = {0};
-    fill(task, &f);
+    fill_flow(task, &f);
     int y = draw_head(task, s, "Who sends which samples");
     svg_write(s, 16, y, (svg_style){SVG_SMALL, SVG_LEFT, SVG_GREY},
               "A box is a dp rank, coloured by its samples. Blue: bytes that its ranks send; "
@@ -149,7 +149,7 @@ void draw_rows(const draw_task *task, svg *s) {
 
 void draw_rows_dot(const draw_task *task) {
     flow f = {0};
-    fill(task, &f);
+    fill_flow(task, &f);
     draw_dot_begin();
     flow_print_dot(&f, 0);
     printf("}\n");
@@ -157,7 +157,7 @@ void draw_rows_dot(const draw_task *task) {
 
 void draw_rows_text(const draw_task *task) {
     flow f = {0};
-    fill(task, &f);
+    fill_flow(task, &f);
     draw_head_text(task);
     flow_print_text(&f);
 }

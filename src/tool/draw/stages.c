@@ -30,7 +30,7 @@ static void name_boxes(const draw_task *task, flow *f) {
 }
 
 /* The flow of a stage; title gets its numbers. */
-static void fill(const draw_task *task, int stage, flow *f, char title[TITLE]) {
+static void fill_stage(const draw_task *task, int stage, flow *f, char title[TITLE]) {
     const draw_traffic *t = &task->traffic;
     const draw_stage *sum = &t->stages[stage];
     char label[FLOW_LABEL], summed[TOOL_BYTES];
@@ -135,7 +135,7 @@ void draw_stages(const draw_task *task, svg *s) {
         draw_table(task, s, y);
     }
     for (int i = 0; !large && i < task->traffic.nstages && i < STAGES; i++) {
-        fill(task, i, &f, title);
+        fill_stage(task, i, &f, title);
         y = flow_draw(&f, s, 16, y) + 16;
     }
     draw_rest(task, s, large ? LINES : STAGES);
@@ -146,7 +146,7 @@ void draw_stages_dot(const draw_task *task) {
     flow f;
     draw_dot_begin();
     for (int i = 0; i < task->traffic.nstages; i++) {
-        fill(task, i, &f, title);
+        fill_stage(task, i, &f, title);
         flow_print_dot(&f, i);
     }
     printf("}\n");
@@ -157,7 +157,7 @@ void draw_stages_text(const draw_task *task) {
     flow f;
     draw_head_text(task);
     for (int i = 0; i < task->traffic.nstages; i++) {
-        fill(task, i, &f, title);
+        fill_stage(task, i, &f, title);
         flow_print_text(&f);
     }
 }

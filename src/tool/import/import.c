@@ -90,7 +90,7 @@ static void print_world(FILE *out, const import_world *world, const char *format
 }
 
 /* Without --world-size, the world ends where the last grid ends. */
-static void complete(import_world *world) {
+static void complete_world(import_world *world) {
     int64_t end = 0;
     for (int g = 0; g < world->ngrids; g++) {
         int64_t last = world->grids[g].offset + import_size(&world->grids[g].base);
@@ -114,7 +114,7 @@ static int check_and_print(const import_world *world, const char *text, size_t l
 static int write_world(import_world *world, const char *format) {
     char *text;
     size_t length;
-    complete(world);
+    complete_world(world);
     FILE *memory = open_memstream(&text, &length);
     if (memory) {
         print_world(memory, world, format);

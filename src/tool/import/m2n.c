@@ -31,7 +31,7 @@ static int read_size(const import_world *world, const cJSON *mesh, int k, int64_
     return -1;
 }
 
-static int complete(const import_world *world, const char *name, int64_t *size) {
+static int complete_size(const import_world *world, const char *name, int64_t *size) {
     int64_t rest, given = size[DP] > size[FSDP] ? size[DP] : size[FSDP];
     bool both = size[DP] > 1 && size[FSDP] > 1;
     for (int k = TP; k <= EP; k++) {
@@ -80,7 +80,7 @@ static int add_mesh(import_world *world, const cJSON *mesh, int64_t *offset) {
     for (int k = 0; k < NSIZES && status < 0; k++) {
         status = read_size(world, mesh, k, &size[k]);
     }
-    status = status < 0 ? complete(world, mesh->string, size) : status;
+    status = status < 0 ? complete_size(world, mesh->string, size) : status;
     import_grid *grid = status < 0 ? import_add_grid(world, mesh->string) : NULL;
     if (!grid) {
         return status < 0 ? TOOL_INVALID : status;

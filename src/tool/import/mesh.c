@@ -15,7 +15,7 @@ typedef struct pairs {
     int n;
 } pairs;
 
-static int64_t *find(pairs *p, const char *name) {
+static int64_t *find_pair(pairs *p, const char *name) {
     for (int i = 0; i < p->n; i++) {
         if (strcmp(p->name[i], name) == 0) {
             return &p->value[i];
@@ -30,7 +30,7 @@ static int read_pair(const import_world *world, pairs *p, char *item) {
         return tool_usage(world->argv, "'%s' is not NAME=SIZE", item);
     }
     *equals = '\0';
-    if (find(p, item) || p->n == PAIRS) {
+    if (find_pair(p, item) || p->n == PAIRS) {
         return tool_usage(world->argv,
                           p->n == PAIRS ? "more than 16 sizes at '%s'" : "'%s' is there twice",
                           item);
@@ -73,11 +73,11 @@ int import_devicemesh(import_world *world, int argc, char **argv) {
 
 static int add_component(import_world *world, const char *name, pairs *p, bool alone) {
     static const char *const order[] = {"tp", "cp", "dp", "pp"};
-    int64_t *offset = find(p, "rank_offset");
+    int64_t *offset = find_pair(p, "rank_offset");
     int known = offset != NULL;
-    if (!find(p, "dp") || (!offset && !alone)) {
+    if (!find_pair(p, "dp") || (!offset && !alone)) {
         tool_say(world->argv, "component %s has no %s, and it does not follow from the rest", name,
-                 find(p, "dp") ? "rank_offset" : "dp");
+                 find_pair(p, "dp") ? "rank_offset" : "dp");
         return TOOL_INVALID;
     }
     import_grid *grid = import_add_grid(world, name);
@@ -85,7 +85,7 @@ static int add_component(import_world *world, const char *name, pairs *p, bool a
         return TOOL_INVALID;
     }
     for (size_t d = 0; d < sizeof order / sizeof *order; d++) {
-        int64_t *size = find(p, order[d]);
+        int64_t *size = find_pair(p, order[d]);
         known += size != NULL;
         import_add_dim(&grid->base, order[d], size ? *size : 1);
     }

@@ -40,7 +40,7 @@ static int read_line(const import_world *world, int64_t *size, char *line) {
     return -1;
 }
 
-static int complete(const import_world *world, int64_t *size) {
+static int complete_size(const import_world *world, int64_t *size) {
     int64_t rest, others = 1;
     if (size[EP] > 1 || size[EXPT_TP] > 1) {
         tool_say(
@@ -105,6 +105,6 @@ int import_torchtitan(import_world *world, int argc, char **argv) {
         status = read_line(world, size, line);
     }
     free(text);
-    status = status < 0 ? complete(world, size) : status;
+    status = status < 0 ? complete_size(world, size) : status;
     return status < 0 ? add_grid(world, size) : status;
 }

@@ -42,7 +42,7 @@ typedef struct launch {
     sigset_t before;
 } launch;
 
-static void gather(void *all, const void *mine, size_t bytes, void *user) {
+static void gather_launched(void *all, const void *mine, size_t bytes, void *user) {
     run_ranks *together = user;
     shared_memory *shared = together->shared;
     memcpy(shared->slots + (size_t)together->rank * bytes, mine, bytes);
@@ -51,7 +51,8 @@ static void gather(void *all, const void *mine, size_t bytes, void *user) {
     pthread_barrier_wait(&shared->barrier);
 }
 
-static lierne_status create(lierne_context **out, const lierne_context_spec *spec, void *user) {
+static lierne_status create_launched(lierne_context **out, const lierne_context_spec *spec,
+                                     void *user) {
     const run_ranks *together = user;
     const shared_memory *shared = together->shared;
     const lierne_node_spec node = {.size = sizeof node,
@@ -84,8 +85,8 @@ static int be_rank(const launch *l, int rank, shared_memory *shared, int argc, p
     run_ranks together = {.rank = rank,
                           .n = l->n,
                           .launched = true,
-                          .gather = gather,
-                          .create = create,
+                          .gather = gather_launched,
+                          .create = create_launched,
                           .shared = shared};
     together.user = &together;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -119,7 +120,7 @@ static void note_end(launch *l, int rank, int status) {
     l->status = own > l->status ? own : l->status;
 }
 
-static void collect(launch *l) {
+static void collect_output(launch *l) {
     int status;
     for (int r = 0; r < l->n; r++) {
         if (l->pids[r] > 0 && waitpid(l->pids[r], &status, WNOHANG) == l->pids[r]) {
@@ -136,7 +137,7 @@ static void await_ranks(launch *l) {
             l->signal = got;
             send_to_all(l, got);
         }
-        collect(l);
+        collect_output(l);
         if (l->deadline != 0 && time(NULL) > l->deadline) {
             send_to_all(l, SIGKILL);
         }

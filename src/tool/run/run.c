@@ -100,7 +100,7 @@ static int check_world(const run_state *run) {
 }
 
 /* Rank 0 checks first: if it finds an error, the other ranks need not print it too. */
-static int prepare(run_state *run, int argc) {
+static int prepare_run(run_state *run, int argc) {
     int status = run->rank == 0 ? parse(run, argc) : -1;
     status = run->rank == 0 && status < 0 ? tool_bridge_load(&run->bridge, run->argv) : status;
     status = run->rank == 0 && status < 0
@@ -231,7 +231,7 @@ int run_main(int argc, char **argv, run_ranks *together) {
         tool_say(argv, "rank %d: no memory", together->rank);
         return status;
     }
-    status = prepare(&run, argc);
+    status = prepare_run(&run, argc);
     status = status < 0 ? work(&run) : status;
     close_run(&run);
     free(together->all);

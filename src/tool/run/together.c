@@ -3,13 +3,13 @@
 
 enum { MOST = 8 };
 
-static void gather(const run_state *run, const void *mine, size_t bytes) {
+static void gather_ranks(const run_state *run, const void *mine, size_t bytes) {
     run->together->gather(run->together->all, mine, bytes, run->together->user);
 }
 
 int run_worst(const run_state *run, int status) {
     const int *all = run->together->all;
-    gather(run, &status, sizeof status);
+    gather_ranks(run, &status, sizeof status);
     for (int r = 0; r < run->ranks; r++) {
         status = all[r] > status ? all[r] : status;
     }
@@ -20,7 +20,7 @@ bool run_all_ok(const run_state *run, lierne_status status) {
     const int *all = run->together->all;
     int mine = status;
     int first = 0;
-    gather(run, &mine, sizeof mine);
+    gather_ranks(run, &mine, sizeof mine);
     while (first < run->ranks && all[first] == LIERNE_OK) {
         first++;
     }
@@ -33,7 +33,7 @@ bool run_all_ok(const run_state *run, lierne_status status) {
 void run_sum(const run_state *run, int64_t *numbers, int n) {
     const int64_t *all = run->together->all;
     int64_t sums[MOST] = {0};
-    gather(run, numbers, (size_t)n * sizeof *numbers);
+    gather_ranks(run, numbers, (size_t)n * sizeof *numbers);
     for (int i = 0; i < n * run->ranks; i++) {
         sums[i % n] += all[i];
     }
@@ -44,7 +44,7 @@ void run_sum(const run_state *run, int64_t *numbers, int n) {
 
 void run_max(const run_state *run, double *numbers, int n) {
     const double *all = run->together->all;
-    gather(run, numbers, (size_t)n * sizeof *numbers);
+    gather_ranks(run, numbers, (size_t)n * sizeof *numbers);
     for (int i = 0; i < n * run->ranks; i++) {
         numbers[i % n] = all[i] > numbers[i % n] ? all[i] : numbers[i % n];
     }

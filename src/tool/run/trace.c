@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Returns the name of what failed, or NULL. */
-static const char *append(const run_state *run, const char *text) {
+static const char *append_suffix(const run_state *run, const char *text) {
     bool first = run->rank == 0, last = run->rank == run->ranks - 1;
     FILE *file = fopen(run->trace, first ? "w" : "a");
     if (!file) {
@@ -27,7 +27,7 @@ static int write_own(const run_state *run) {
     if (lierne_context_get_trace(&text, run->context) != LIERNE_OK) {
         return tool_failed(run->argv);
     }
-    const char *reason = append(run, text);
+    const char *reason = append_suffix(run, text);
     lierne_text_destroy(text);
     if (reason) {
         tool_say(run->argv, "rank %d: %s: %s", run->rank, run->trace, reason);
