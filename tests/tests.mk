@@ -7,10 +7,10 @@ parts     = $(call obj,$(filter-out $(mains),$(call files,$(1))))
 
 # Parts of every program: neither MPI nor CUDA.
 PARTS    := $(B)/tests/parts.a
-$(PARTS): $(filter-out $(B)/tests/unit/test_%,$(call parts,$(foreach folder,tests $(addprefix tests/, \
+$(PARTS): $(filter-out $(B)/tests/unit/test_%,$(call parts,$(foreach folder,$(addprefix tests/, \
 	support unit golden hang),$(folder)/*.c)))
 	$(ARCHIVE)
-# tests/streams.c puts a stream into calls that have none.
+# tests/support/streams.c puts a stream into calls that have none.
 STREAM_WRAPS := $(call wraps,plan_forward plan_adjoint plan_forward_begin plan_adjoint_begin request_end plan_reduce)
 
 CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion)
@@ -124,8 +124,8 @@ announce-tests:
 tests: announce-tests all $(TESTS)
 
 # Only these may name mpi.h, and the headers of CUDA and NCCL.
-$(B)/tests/%.o: MORE_CPPFLAGS += -Itests
-$(B)/launched/%.o: MORE_CPPFLAGS += -Itests/launched -Itests
+$(B)/tests/%.o: MORE_CPPFLAGS += -Itests -Itests/support
+$(B)/launched/%.o: MORE_CPPFLAGS += -Itests/launched -Itests -Itests/support
 MPI_COMPILER := $(if $(HAVE_MPI),$(MPICC),$(CC))
 $(addprefix $(B)/,tests/mpi/%.o tests/bench/%.o examples/%.o): COMPILER := $(MPI_COMPILER)
 $(EXAMPLES): private COMPILER := $(MPI_COMPILER)

@@ -18,7 +18,7 @@ headers=$(pkg-config --variable=includedir liblammps)/lammps
 # shellcheck disable=SC2046
 if ! { $mpicxx -O2 -Wall -Itests/oracle $(pkg-config --cflags liblammps) -I"$headers" -c \
     -o "$work/melt.o" tests/oracle/melt.cpp &&
-    $mpicc -std=c11 -D_GNU_SOURCE -O2 -Wall -Iinclude -Isrc -Itests -c -o "$work/lammps.o" \
+    $mpicc -std=c11 -D_GNU_SOURCE -O2 -Wall -Iinclude -Isrc -Itests -Itests/support -c -o "$work/lammps.o" \
         tests/oracle/lammps.c &&
     $mpicxx -o "$work/lammps" "$work/lammps.o" "$work/melt.o" "$build/tests/mpi/common.o" "$build/tests/numbers.o" \
         "$build/liblierne_mpi.a" "$build/liblierne.a" $(pkg-config --libs liblammps) \

@@ -42,6 +42,6 @@ $(EMULATED)/sm_%.inc: $(wildcard kernels/*.cu src/backend/cuda/*.h src/runtime/m
 		-Iinclude -Isrc -o $(@D)/$$kernels.$*.ptx kernels/$$kernels.cu || exit 1; done
 	$(Q)$(PYTHON) tests/emulator/ptx2c.py $(@D)/launch.$*.ptx $(@D)/flags.$*.ptx >$@
 
-$(EMULATED)/%.o: MORE_CPPFLAGS += -Itests/emulator/include -Itests
+$(EMULATED)/%.o: MORE_CPPFLAGS += -Itests/emulator/include -Itests -Itests/support
 $(EMULATED)/%.o: %.c $(B)/flags.c
 	$(COMPILE)

@@ -2,7 +2,7 @@
  * Criterion does not run under it. Planning, blocking calls, requests that overlap, a rank that
  * calls late, a rank that never calls, calls that differ, graphs that change, runs with threads of
  * their own. Values are checked against closed forms. */
-#include "../algorithm.h"
+#include "algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"

@@ -1,6 +1,7 @@
 /* Plans that connect both ends of their messages, over a transport that knows the other end only so
- * (tests/connected.h): the same bits as over sim for overlapping calls, coalesced plans, counts
- * that change and plans that are updated; and no plan anywhere where a rank cannot connect. */
+ * (tests/support/connected.h): the same bits as over sim for overlapping calls, coalesced plans,
+ * counts that change and plans that are updated; and no plan anywhere where a rank cannot connect.
+ */
 #include "base/base.h"
 #include "connected.h"
 #include "mesh.h"
