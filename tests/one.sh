@@ -4,6 +4,7 @@
 #   golden/FILE       a file of tests/golden, or golden for all
 #   cli/NAME          tests/cli/test_NAME.sh
 #   mpi/NAME, launched/NAME   a program under mpirun, or on ranks of a node; N=4 ranks
+#   mutant/NAME       the mutant of tests/mutants, by the test that must catch it
 #   FOLDER/NAME       the program of tests/FOLDER/NAME.c: node/jobs, ipc/ranks, hang/sim, bench/sets, ...
 set -u
 build=${1:?usage: one.sh BUILD TEST [ARGUMENT...]}
@@ -20,7 +21,7 @@ made() { # made TARGET...: builds them below the build folder
     ${MAKE:-make} --no-print-directory -s "B=$build" "${targets[@]}"
 }
 usage() {
-    sed -n '2,8s/^# \{0,1\}//p' tests/one.sh >&2
+    sed -n '2,9s/^# \{0,1\}//p' tests/one.sh >&2
     [ -z "$1" ] || echo "make t: there is no test \"$1\"" >&2
     exit 2
 }
@@ -45,7 +46,11 @@ cli/*)
     ;;
 mpi/*)
     [ -e "tests/$test.c" ] || usage "$test"
-    made "tests/$test" && exec "${MPIRUN:-mpirun}" -n "$ranks" "$build/tests/$test" "$@"
+    made "tests/$test" && exec timeout -k 5 900 "${MPIRUN:-mpirun}" -n "$ranks" "$build/tests/$test" "$@"
+    ;;
+mutant/*)
+    grep -qs "^mutant ${test#mutant/}:" tests/mutants/*.txt || usage "$test"
+    ${MAKE:-make} --no-print-directory -s "B=$build" tests && exec bash tests/mutants.sh "$build" "${test#mutant/}"
     ;;
 launched/*)
     [ -e "tests/mpi/${test#launched/}.c" ] || usage "$test"

@@ -12,8 +12,7 @@
 /* Every check below is a part of creating, and its message names what the caller called. */
 
 static bool cuts(lierne_placement_kind kind) {
-    return kind == LIERNE_PLACEMENT_SHARD || kind == LIERNE_PLACEMENT_SHARD_ZIGZAG ||
-           kind == LIERNE_PLACEMENT_SHARD_ROWS;
+    return lierne_cuts_in_shares(kind) || kind == LIERNE_PLACEMENT_SHARD_ROWS;
 }
 
 static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) {

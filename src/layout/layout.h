@@ -10,6 +10,11 @@
 #include "base/base.h"
 #include "lierne/layout.h"
 
+/* Whether a placement gives each coordinate a share of one axis, by its size alone. */
+static inline bool lierne_cuts_in_shares(lierne_placement_kind kind) {
+    return kind == LIERNE_PLACEMENT_SHARD || kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
+}
+
 /* A span of an axis: global indices [start, start + size), at local index local. */
 typedef struct lierne_span {
     int64_t start;

@@ -9,7 +9,7 @@ static uint64_t add(uint64_t hash, int64_t number) {
 static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int dim) {
     const lierne_placement *p = &layout->placements[dim];
     bool shard = p->kind == LIERNE_PLACEMENT_SHARD, rows = p->kind == LIERNE_PLACEMENT_SHARD_ROWS;
-    bool cuts = shard || p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
+    bool cuts = lierne_cuts_in_shares(p->kind);
     const int64_t numbers[] = {layout->sizes[dim],
                                layout->strides[dim],
                                (int64_t)p->kind,

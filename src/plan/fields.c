@@ -122,7 +122,7 @@ static void add_dim_list(lierne_plan_fields *fields, const char *prefix, int dim
 static void add_placement(lierne_plan_fields *fields, const char *prefix,
                           const lierne_layout *layout, int dim) {
     const lierne_placement *p = &layout->placements[dim];
-    bool cuts = p->kind == LIERNE_PLACEMENT_SHARD || p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
+    bool cuts = lierne_cuts_in_shares(p->kind);
     lierne_plan_fields_add_dim(fields, prefix, dim, "size", layout->sizes[dim]);
     lierne_plan_fields_add_dim(fields, prefix, dim, "kind", (int64_t)p->kind);
     if (cuts || p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {

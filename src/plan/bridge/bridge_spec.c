@@ -178,8 +178,7 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
         const char *name = lierne_grid_get_dim_name(grid, NULL, d);
         bool placed = strcmp(name, "dp") == 0 || strcmp(name, "pp") == 0 ||
                       (!at_source && strcmp(name, "cp") == 0);
-        bool cuts = given[d].kind == LIERNE_PLACEMENT_SHARD ||
-                    given[d].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
+        bool cuts = lierne_cuts_in_shares(given[d].kind);
         if (given[d].kind != LIERNE_PLACEMENT_REPLICATE && (placed || !cuts || given[d].counts)) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s_placements: '%s' has kind %d, must be %s",
                                at_source ? "src" : "dst", name, (int)given[d].kind,
