@@ -38,9 +38,11 @@ PYTHON=$python sh src/python/stage.sh "$build" || exit 1
 export PYTHONPATH=$build/python:tests/python
 count "$python" tests/python/megatron_mapping.py
 count "${torchrun[@]}" 4 tests/python/torch_ranks.py
+count "${torchrun[@]}" 4 tests/python/torch_megatron.py
 count "${torchrun[@]}" 1 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py
+count "${torchrun[@]}" 8 tests/python/torch_megatron.py
 count "${torchrun[@]}" 8 tests/python/torch_train.py
 for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"

@@ -6,6 +6,7 @@ from unittest import mock
 
 import torch.distributed as dist
 
+import lierne
 import lierne.megatron as megatron
 from report import golden, main
 
@@ -147,16 +148,20 @@ class Grids(unittest.TestCase):
 
 
 class Colocated(unittest.TestCase):
-    def pair(self, case):
-        return megatron.ColocatedBridgeCommunicator(grid_of(case["src"]), grid_of(case["dst"]))
+    def pair(self, case, **options):
+        grids = []
+        for side in (case["src"], case["dst"]):
+            grids.append(grid_of(side))
+            if "cp" in side["dim_names"] and side.get("create_pgs", True):
+                grids[-1].create_pg("cp")
+        return megatron.ColocatedBridgeCommunicator(*grids, **options)
 
     def test_mappings_groups_slices_and_errors(self):
+        """As the reference with destination cp > 1 has them."""
         accepted = rejected = 0
         for case in golden("bridges")["cases"]:
-            reference = case.get("cp1_reference")
-            if reference is None:
-                continue
-            if reference != "ok":
+            if "error" in case:
+                reference = case["error"]
                 with Recorded(case["world_size"]), self.assertRaises(
                         EXCEPTIONS[reference["type"]], msg=case["id"]) as got:
                     self.pair(case)
@@ -165,24 +170,59 @@ class Colocated(unittest.TestCase):
             elif "expect" in case and not case["expect"]["reference_defects"]:
                 self.compare(case)
                 accepted += 1
-        self.assertGreater(min(accepted, rejected), 20)
+        self.assertGreater(accepted, 120)
+        self.assertGreater(rejected, 40)
+
+    def test_extended_takes_what_the_reference_rejects(self):
+        taken = 0
+        for case in golden("bridges")["cases"]:
+            text = case.get("error", {}).get("message", "")
+            if not text or "dimension" in text or text.startswith("Grids must"):
+                continue
+            with Recorded(case["world_size"]):
+                bridge = self.pair(case, extended=True)
+                self.assertEqual((bridge.gather_pg is None), not bridge.gather_group_ranks)
+                self.assertEqual(len(bridge.rank_to_dest_coords), bridge.src_grid.size)
+                if "evenly divisible" in text:
+                    self.assertEqual(bridge.scale, 0, case["id"])
+                    self.assertRaises(ValueError, bridge.get_slice_info, 12)
+                taken += 1
+        self.assertGreater(taken, 30)
+
+    def test_options_need_extended(self):
+        with Recorded(4):
+            grids = [megatron.HyperCommGrid([1, 4], ["tp", "dp"]) for _ in range(2)]
+            for option in ({"gradient_owner": "zigzag"}, {"variable_rows": True},
+                           {"src_placements": {"tp": lierne.Shard(1)}}):
+                with self.assertRaisesRegex(ValueError, "need extended=True"):
+                    megatron.ColocatedBridgeCommunicator(*grids, **option)
+            with self.assertRaisesRegex(ValueError, "'direct' or 'collective'"):
+                megatron.ColocatedBridgeCommunicator(*grids, algorithm="ring")
 
     def compare(self, case):
         expect = case["expect"]
         first = case["src"]["rank_offset"]
-        for rank in {first, first + len(expect["src_pos"]) - 1}:
+        coords = expect["dst_coords"]
+        for rank in {first, first + 1, first + len(expect["src_pos"]) - 1}:
             with Recorded(case["world_size"], rank) as recorded:
                 bridge = self.pair(case)
+                created = recorded.created[sum("cp" in case[s]["dim_names"] and
+                                               case[s].get("create_pgs", True) for s in ("src", "dst")):]
                 self.assertEqual(bridge.direction.value, expect["direction"])
                 self.assertEqual(bridge.is_fan_in(), expect["direction"] == "fan_in")
                 self.assertEqual(bridge.is_fan_out(), expect["direction"] == "fan_out")
                 self.assertEqual(bridge.scale, expect["scale"])
+                self.assertEqual(bridge.dest_cp_size, expect["dst_cp"])
+                self.assertIs(bridge.dest_cp_pg,
+                              bridge.dest_grid.get_pg("cp") if expect["dst_cp"] > 1 else None)
                 self.assertEqual(bridge.rank_to_src_pos,
                                  {r: (d, t) for r, d, t in expect["src_pos"]}, case["id"])
                 self.assertEqual(bridge.rank_to_dest_pos,
                                  {r: (d, t) for r, d, t in expect["dst_pos_cp0"]}, case["id"])
+                self.assertEqual(bridge.rank_to_dest_coords,
+                                 {r: (d, t, c) for r, d, t, c in coords}, case["id"])
                 self.assertEqual(bridge.gather_group_ranks, expect["gather_groups"], case["id"])
-                self.assertEqual(len(recorded.created), expect["gather_groups_created"], case["id"])
+                self.assertEqual(len(created), expect["gather_groups_created"], case["id"])
                 self.assertEqual(bridge.gather_pg is None, not expect["gather_groups"], case["id"])
                 for batch, slices in expect["slices"].items():
                     if isinstance(slices, dict):
@@ -196,7 +236,7 @@ class Colocated(unittest.TestCase):
                 bridge.destroy()
                 bridge.destroy()
                 self.assertIsNone(bridge.gather_pg)
-                self.assertEqual(recorded.destroyed, recorded.created, case["id"])
+                self.assertEqual(recorded.destroyed, created, case["id"])
 
 
 class Disjoint(unittest.TestCase):
@@ -206,13 +246,17 @@ class Disjoint(unittest.TestCase):
             with Recorded(case["world_size"]):
                 build = lambda: megatron.BridgeCommunicator(  # noqa: E731
                     grid_of(case["src"]), grid_of(case["dst"]))
-                if "error" in case:
+                cp = case.get("error", {}).get("message", "").startswith("Destination grid CP")
+                if "error" in case and not cp:
                     with self.assertRaises(EXCEPTIONS[case["error"]["type"]], msg=case["id"]) as got:
                         build()
                     self.assertTrue(says(got.exception, case["error"]), got.exception)
                     rejected += 1
                     continue
-                bridge, expect = build(), case["expect"]
+                bridge, expect = build(), case.get("expect")
+                if cp:  # since Megatron-LM#5720 it is taken
+                    self.assertGreater(bridge.dest_cp_size, 1)
+                    continue
                 self.assertEqual(bridge.src_tp_leaders, expect["src_leaders"], case["id"])
                 self.assertEqual(bridge.dest_tp_leaders, expect["dst_leaders"], case["id"])
                 for grid, is_src, side in ((bridge.src_grid, True, "src"),

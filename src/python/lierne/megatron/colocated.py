@@ -7,7 +7,8 @@ import torch.distributed as dist
 import lierne
 import lierne.torch
 from lierne._library import Spec, ffi, lib, make
-from lierne.megatron.grid import destroy_group, groups_of
+from lierne.megatron.colocated_moves import Moves
+from lierne.megatron.grid import destroy_group, groups_of, sizes_of
 
 
 @dataclasses.dataclass
@@ -28,71 +29,120 @@ class ColocatedBridgeCommunicator:
     """Moves tensors between two modules on the same ranks; differentiable.
 
     src_grid, dest_grid: with dims tp and dp; dim_mapping: axis of "b", and optionally "s" and "h" (by
-    default 0, 1, 2). The input is equal over the source's tp. Construction is collective over the
-    world: it makes gather_pg, the group of ranks whose samples one dp rank of the other side has.
-    Raises ValueError for grids that Megatron-LM rejects."""
+    default 0, 1, 2). The input is equal over the source's tp. Where the destination has cp > 1, its group
+    "cp" exists already (create_pg); every cp rank gets the whole sequence, and gradients are summed over
+    cp. Construction is collective over the world: it makes gather_pg, the group of ranks whose samples
+    one dp rank of the other side has. Raises ValueError for grids that Megatron-LM rejects, KeyError
+    without the group.
+
+    Beyond Megatron-LM. algorithm: "direct", or "collective": Megatron-LM's own, as a plan of lierne, with
+    the same bits. extended: takes any two grids over the same ranks (source cp, pipeline stages, dims in
+    any order, dp sizes of which neither divides the other), and the options that follow. gradient_owner:
+    "partial", "zigzag", "contiguous" or "rows", as lierne.Bridge. src_placements: as lierne.Bridge; where
+    the source has cp, by default zigzag chunks of the sequence. variable_rows: the batch axis has the rows
+    of all samples of a dp rank, of which communicate gets the counts. A source with pipeline stages gives
+    its tensor on the last, a destination gets it on the first; other ranks give None and get an empty one."""
 
     def __init__(self, src_grid, dest_grid, src_module_name="src", dest_module_name="dest",
-                 dim_mapping=None):
+                 dim_mapping=None, *, extended=False, algorithm="direct", gradient_owner="partial",
+                 src_placements=None, variable_rows=False):
         self.src_grid, self.dest_grid = src_grid, dest_grid
         self.src_module_name, self.dest_module_name = src_module_name, dest_module_name
         self.dim_mapping = dim_mapping or {"b": 0, "s": 1, "h": 2}
+        self.extended, self.algorithm, self.gradient_owner = extended, algorithm, gradient_owner
         self.current_rank = dist.get_rank()
+        if not extended and (gradient_owner != "partial" or src_placements or variable_rows):
+            raise ValueError("ColocatedBridgeCommunicator: gradient_owner, src_placements and variable_rows "
+                             "need extended=True")
         self._validate_grids()
-        sides = [dict(zip(g.dim_names, g.shape)) for g in (src_grid, dest_grid)]
-        self.src_tp_size, self.src_dp_size = sides[0]["tp"], sides[0]["dp"]
-        self.dest_tp_size, self.dest_dp_size = sides[1]["tp"], sides[1]["dp"]
-        self.rank_to_src_pos = self._positions(src_grid)
-        self.rank_to_dest_pos = self._positions(dest_grid)
+        self._read_sizes()
+        self.rank_to_src_pos, self.rank_to_dest_coords = {}, {}
+        self.rank_to_dest_pos = {}
+        self._map_ranks()
         self._set_direction()
         self.gather_group_ranks, self.gather_pg = [], None
         if self.direction is not BridgeDirection.EQUAL:
             self._create_gather_groups()
-        self._plans = {}
+        self._moves = Moves(self, src_placements, variable_rows)
 
     def _validate_grids(self):
+        """Megatron-LM's checks, in its order."""
+        sides = ("src", self.src_grid), ("dest", self.dest_grid)
+        for name, grid in sides:
+            for dim in ("tp", "dp"):
+                if dim not in grid.dim_names:
+                    raise ValueError(f"{name} grid must have {dim!r} dimension, got "
+                                     f"dim_names={grid.dim_names}")
         src, dest = self.src_grid, self.dest_grid
         if src.size != dest.size:
             raise ValueError(f"Grids must span same number of ranks: src={src.size}, "
-                             f"dest={dest.size}")
+                             f"dest={dest.size}; BridgeCommunicator takes disjoint grids")
         if src.rank_offset != dest.rank_offset:
             raise ValueError(f"Grids must have same rank offset: src={src.rank_offset}, "
-                             f"dest={dest.rank_offset}")
-        for name, grid in (("src", src), ("dest", dest)):
-            sizes = dict(zip(grid.dim_names, grid.shape))
-            for dim in ("tp", "dp"):
-                if dim not in sizes:
-                    raise ValueError(f"{name} grid must have {dim!r} dimension, got "
-                                     f"dim_names={grid.dim_names}")
-            for dim in ("pp", "cp"):
-                if sizes.get(dim, 1) != 1:
-                    raise ValueError(f"{name} {dim.upper()} must be 1 for ColocatedBridgeCommunicator, "
-                                     f"got {sizes[dim]}; lierne.torch.Bridge takes any")
-        dps = [dict(zip(g.dim_names, g.shape))["dp"] for g in (src, dest)]
-        if max(dps) % min(dps):
-            raise ValueError(f"DP sizes must be evenly divisible: src_dp={dps[0]}, dest_dp={dps[1]}; "
-                             "lierne.torch.Bridge takes any")
+                             f"dest={dest.rank_offset}; BridgeCommunicator takes disjoint grids")
+        if not self.extended:
+            self._validate_sizes(sides)
 
     @staticmethod
-    def _positions(grid):
-        """rank -> (number of its tp group, place in it), as Megatron-LM enumerates them."""
-        return {rank: (dp_rank, place) for dp_rank, group in enumerate(grid.get_rank_enum(["tp"]))
-                for place, rank in enumerate(group)}
+    def _validate_sizes(sides):
+        src, dest = (sizes_of(grid) for _, grid in sides)
+        more = "; extended=True takes any"
+        for name, sizes in (("src", src), ("dest", dest)):
+            if sizes.get("pp", 1) != 1:
+                raise ValueError(f"{name} PP must be 1 for ColocatedBridgeCommunicator, got "
+                                 f"{sizes['pp']}{more}")
+        if src.get("cp", 1) != 1:
+            raise ValueError("Source CP must be 1 for ColocatedBridgeCommunicator, got "
+                             f"{src['cp']}{more}")
+        names = sides[1][1].dim_names
+        if "cp" in names and names.index("cp") > names.index("dp"):
+            raise ValueError("dest_grid dim_names must have 'cp' before 'dp' (e.g. "
+                             f"['tp','cp','pp','dp']); got {names}{more}")
+        dps = src["dp"], dest["dp"]
+        if max(dps) % min(dps):
+            raise ValueError(f"DP sizes must be evenly divisible: src_dp={dps[0]}, "
+                             f"dest_dp={dps[1]}{more}")
+
+    def _read_sizes(self):
+        src, dest = sizes_of(self.src_grid), sizes_of(self.dest_grid)
+        self.src_tp_size, self.src_dp_size = src["tp"], src["dp"]
+        self.dest_tp_size, self.dest_dp_size = dest["tp"], dest["dp"]
+        self.dest_cp_size, self.dest_cp_pg = dest.get("cp", 1), None
+        if self.dest_cp_size > 1:
+            try:
+                self.dest_cp_pg = self.dest_grid.get_pg("cp")
+            except KeyError:
+                if not self.extended:
+                    raise
+
+    def _map_ranks(self):
+        """Coordinates: of the source (dp, tp); of the destination (dp, tp, cp), and (dp, tp) of those with
+        cp 0 on the first pipeline stage, one per copy of the tensor."""
+        first = self.src_grid.rank_offset
+        for rank in range(first, first + self.src_grid.size):
+            at = self.src_grid.grid.coords(rank)
+            self.rank_to_src_pos[rank] = at["dp"], at["tp"]
+            at = self.dest_grid.grid.coords(rank)
+            self.rank_to_dest_coords[rank] = at["dp"], at["tp"], at.get("cp", 0)
+            if at.get("cp", 0) == at.get("pp", 0) == 0:
+                self.rank_to_dest_pos[rank] = at["dp"], at["tp"]
 
     def _set_direction(self):
         src, dest = self.src_dp_size, self.dest_dp_size
-        self.scale = max(src // dest, dest // src)
+        self.scale = 0 if max(src, dest) % min(src, dest) else max(src // dest, dest // src)
         self.direction = (BridgeDirection.FAN_IN if src > dest else
                           BridgeDirection.FAN_OUT if src < dest else BridgeDirection.EQUAL)
 
     def _create_gather_groups(self):
+        """Megatron-LM's groups, for callers; none for a pair of grids that it rejects."""
         spec = Spec("lierne_bridge_spec", src=self.src_grid.grid._handle,
                     dst=self.dest_grid.grid._handle)
         bridge_map = ffi.gc(make("lierne_megatron_map", lib.lierne_megatron_map_create, spec.at),
                             lib.lierne_megatron_map_destroy)
         self.gather_group_ranks = groups_of(lib.lierne_megatron_map_get_gather_groups, bridge_map)
-        self.gather_pg, _ = dist.new_subgroups_by_enumeration(self.gather_group_ranks,
-                                                              backend=self.src_grid.backend)
+        if self.gather_group_ranks:
+            self.gather_pg, _ = dist.new_subgroups_by_enumeration(self.gather_group_ranks,
+                                                                  backend=self.src_grid.backend)
 
     def is_fan_in(self):
         """Whether the source has more dp ranks."""
@@ -104,34 +154,27 @@ class ColocatedBridgeCommunicator:
 
     def get_slice_info(self, batch_size):
         """This rank's part of the batch of one dp rank on the side that has fewer. Raises ValueError
-        if scale, the dp ratio, does not divide it."""
-        if batch_size % self.scale:
+        if scale, the dp ratio, does not divide it; scale is 0 where neither dp size divides the other."""
+        if self.scale == 0 or batch_size % self.scale:
             raise ValueError(f"ColocatedBridgeCommunicator: batch dim size {batch_size} is not "
                              f"divisible by {self.direction.value} scale={self.scale}.")
-        side = self.rank_to_src_pos if self.is_fan_in() else self.rank_to_dest_pos
+        side = self.rank_to_src_pos if self.is_fan_in() else self.rank_to_dest_coords
         size = batch_size // self.scale
         return SliceInfo(start=side[self.current_rank][0] % self.scale * size, size=size)
 
-    def communicate(self, tensor):
+    def communicate(self, tensor, *, rows=None, row_owner=None):
         """The destination's samples of this rank, from those of the source's dp rank. Differentiable.
-        All ranks of the grids call. Raises ValueError as get_slice_info."""
-        batch_axis = self.dim_mapping["b"]
-        if self.is_fan_out():
-            self.get_slice_info(tensor.shape[batch_axis])
-        shape = list(tensor.shape)
-        shape[batch_axis] *= self.src_dp_size
-        key = tuple(shape), tensor.dtype
-        if key not in self._plans:
-            self._plans[key] = self._plan(shape, tensor.dtype, batch_axis)
-        return self._plans[key](tensor)
+        All ranks of the grids call, forward and backward. Raises ValueError as get_slice_info.
 
-    def _plan(self, shape, dtype, batch_axis):
-        return lierne.torch.Operation(lierne.BridgeRoutes(
-            self.current_rank, self.src_grid.grid, self.dest_grid.grid, shape, dtype,
-            batch_axis=batch_axis))
+        rows (variable_rows): rows of each sample of this source dp rank; by default the tensor's attribute
+        _mimo_bridge_split_sizes, Megatron-LM's own. Dp ranks of the destination share the samples, the
+        first ones get one more. row_owner (gradient_owner "rows"): as lierne.Bridge, on all ranks alike."""
+        if self.is_fan_out() and not self.extended:
+            self.get_slice_info(tensor.shape[self.dim_mapping["b"]])
+        return self._moves.move(tensor, rows, row_owner)
 
     def destroy(self):
-        """Frees the plans and this rank's gather_pg."""
-        self._plans.clear()
+        """Frees the plans and this rank's groups."""
+        self._moves.destroy()
         destroy_group(self.gather_pg)
         self.gather_pg = None

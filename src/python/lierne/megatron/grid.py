@@ -46,6 +46,30 @@ def destroy_group(group):
         dist.destroy_process_group(group)
 
 
+def new_private_group(ranks, backend):
+    """A group for the traffic of one purpose. Collective over the world; None to ranks outside."""
+    group = dist.new_group(ranks, backend=backend, timeout=timeout_of(dist.group.WORLD))
+    return None if group is dist.GroupMember.NON_GROUP_MEMBER else group
+
+
+def timeout_of(group):
+    """How long the calls of a process group may take. None, torch's default: its backend does not say."""
+    try:
+        return group._get_backend(group._device_types[0]).options._timeout
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def sizes_of(grid):
+    """name -> size of a HyperCommGrid's dims."""
+    return dict(zip(grid.dim_names, grid.shape))
+
+
+def share(size, parts):
+    """Sizes of torch.tensor_split: equal, the first ones one more."""
+    return [size // parts + (i < size % parts) for i in range(parts)]
+
+
 class HyperCommGrid:
     """A grid and the process groups made from it. shape, dim_names: fastest first; rank_offset: the
     first rank; backend: of the groups, None for the default one."""
@@ -126,9 +150,18 @@ class HyperCommGrid:
 
     def _order_dims(self, dims):
         """The dims from the slowest to the fastest, and the key of their group."""
-        key = self._query(self.grid.key, dims, None)
+        self._query(self.grid.key, dims, None)
+        return self._order_dims_for(self.dim_names, dims)
+
+    @staticmethod
+    def _order_dims_for(dim_names, dims):
+        """The same among these names of dims. Raises ValueError for a dim that is not among them."""
         names = [dims] if isinstance(dims, str) else dims
-        return [name for name in reversed(self.dim_names) if name in names], key
+        for name in names:
+            if name not in dim_names:
+                raise ValueError(f"{name!r} is not in {list(dim_names)}")
+        ordered = [name for name in reversed(dim_names) if name in names]
+        return ordered, "-".join(ordered)
 
     def _gen_rank_enum(self, dims):
         """The same of the base view, with the first dim named varying slowest inside a group."""
@@ -139,8 +172,7 @@ class HyperCommGrid:
         key = self._query(self.grid.key, dims, view)
         if not key.startswith("view:"):
             return key
-        names = [dims] if isinstance(dims, str) else dims
-        return view, tuple(name for name in reversed(self._views[view].dim_names) if name in names)
+        return view, tuple(self._order_dims_for(self._views[view].dim_names, dims)[0])
 
     def create_pg(self, dims, *, view=None, **kwargs):
         """Creates the process groups of these dims, once, and returns this rank's. Collective over
