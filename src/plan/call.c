@@ -212,15 +212,16 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
         *out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
     }
     *request = next;
-    return lierne_execution_identify(
-        next->execution,
-        (lierne_execution_id){.plan = plan->decision,
-                              .what = c.direction == LIERNE_DIRECTION_FORWARD
-                                          ? LIERNE_RECORD_FORWARD
-                                          : LIERNE_RECORD_ADJOINT,
-                              .number = (int64_t)next->number,
-                              .match = lierne_plan_match_id(plan->decision, (int)c.direction,
-                                                            next->number)});
+    lierne_execution_identify(next->execution,
+                              (lierne_execution_id){.plan = plan->decision,
+                                                    .what = c.direction == LIERNE_DIRECTION_FORWARD
+                                                                ? LIERNE_RECORD_FORWARD
+                                                                : LIERNE_RECORD_ADJOINT,
+                                                    .number = (int64_t)next->number,
+                                                    .match = lierne_plan_match_id(plan->decision,
+                                                                                  (int)c.direction,
+                                                                                  next->number)});
+    return LIERNE_OK;
 }
 
 static lierne_status begin_call(lierne_request **request, lierne_plan *plan, call c, void *out,

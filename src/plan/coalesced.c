@@ -193,12 +193,12 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     return LIERNE_OK;
 }
 
-static lierne_status identify(lierne_coalesced *x, lierne_direction d) {
+static void identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
     id.what = d == LIERNE_DIRECTION_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD
                                             : LIERNE_RECORD_COALESCED_ADJOINT;
     id.match = lierne_plan_match_id(x->decision, (int)d, 0);
-    return lierne_execution_identify(x->executions[d], id);
+    lierne_execution_identify(x->executions[d], id);
 }
 
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
@@ -215,7 +215,7 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
         lierne_execution_captures(x->executions[d == LIERNE_DIRECTION_ADJOINT], stream)};
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
-    LIERNE_TRY(identify(x, d));
+    identify(x, d);
     lierne_status status =
         lierne_execution_begin(x->executions[d], LIERNE_REDUCTION_SUM, out, in, stream);
     lierne_recorder_flush(&x->context->recorder);

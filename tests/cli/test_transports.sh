@@ -39,15 +39,10 @@ unit "$rows" LIERNE_TEST_TRANSPORTS=mixed
 unit 'bridge_general/random*' LIERNE_TEST_TRANSPORTS=mixed
 golden LIERNE_TEST_TRANSPORTS=connected
 unit "$rows" LIERNE_TEST_TRANSPORTS=connected
-golden LIERNE_TEST_EXECUTOR=stream
-unit "$rows" LIERNE_TEST_EXECUTOR=stream
-golden LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
-unit "$rows" LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
 golden LIERNE_TEST_EXECUTOR=device
-[ "${2:-}" != long ] || unit '@(bridge_general|redistribute|collective|references|halo|graph)/*' LIERNE_TEST_EXECUTOR=device
-unit '@(collective|coalesced|redistribute)/*' LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
-[ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
-[ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream
-golden LIERNE_TEST_TRANSPORTS=mixed LIERNE_TEST_EXECUTOR=stream
+unit "$rows" LIERNE_TEST_EXECUTOR=device
+unit '@(collective|coalesced|redistribute)/*' LIERNE_TEST_EXECUTOR=device
+[ "${2:-}" != long ] || unit 'bridge_general/*' LIERNE_TEST_EXECUTOR=device
+golden LIERNE_TEST_TRANSPORTS=mixed LIERNE_TEST_EXECUTOR=device
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,8 +1,8 @@
 /* A reader that is late, over windows: 2, 3 and 4 ranks call a plan 50 times with other data each
  * time, and ranks nap when they have seen that a mailbox is full, or empty, before they copy, pack
- * or unpack. On streams of the host, and of a device that is played and that the callers run ahead
- * of; with one request and with three; all
- * plans on two streams, and each one on one and on two. Every output is checked.
+ * or unpack. On streams of a device that is played and that the callers run ahead of; with one
+ * request and with three; all plans on two streams, and each one on one and on two. Every output is
+ * checked.
  * Last line: N passed, N failed. */
 #include "device_streams.h"
 #include "ipc.h"
@@ -22,55 +22,25 @@ typedef struct shape {
     int world, requests, streams;
     int first, end; /* plans */
     unsigned late;
-    bool device;
 } shape;
 
 static shape now;
 static _Thread_local int this_rank;
 
-static void nap(int device) {
+static void nap(void *rank) {
     static _Thread_local unsigned turn;
-    if (now.late >> device & 1 && turn++ % 3 == 0) {
+    if (now.late >> *(const int *)rank & 1 && turn++ % 3 == 0) {
         usleep(700);
     }
 }
 
+static void enqueue_nap(void *stream, int rank) {
+    test_device_stream_add(stream, nap, &rank, sizeof rank);
+}
+
 static lierne_status copy_late(void *to, const void *from, size_t bytes, void *stream, int device) {
-    nap(device);
-    return test_ipc_driver.copy(to, from, bytes, stream, device);
-}
-
-typedef struct copied {
-    void *to;
-    const void *from;
-    size_t bytes;
-    int device;
-} copied;
-
-static void run_copy(void *data) {
-    const copied *c = data;
-    copy_late(c->to, c->from, c->bytes, NULL, c->device);
-}
-
-static lierne_status enqueue_copy(void *to, const void *from, size_t bytes, void *stream,
-                                  int device) {
-    const copied c = {to, from, bytes, device};
-    test_device_stream_add(stream, run_copy, &c, sizeof c);
-    return LIERNE_OK;
-}
-
-static void run_step(void *step) {
-    test_ipc_driver.run(step, NULL, 0);
-}
-
-static lierne_status enqueue_step(const lierne_ipc_step *step, void *stream, int device) {
-    (void)device;
-    test_device_stream_add(stream, run_step, step, sizeof *step);
-    return LIERNE_OK;
-}
-
-static void run_nap(void *rank) {
-    nap(*(const int *)rank);
+    enqueue_nap(stream, device);
+    return test_ipc_stream_driver.copy(to, from, bytes, stream, device);
 }
 
 static lierne_memory memory;
@@ -78,7 +48,7 @@ static lierne_ipc_driver driver;
 
 static lierne_status launch_late(const lierne_program *program, size_t number,
                                  const lierne_task_call *call, void *stream) {
-    test_device_stream_add(stream, run_nap, &this_rank, sizeof this_rank);
+    enqueue_nap(stream, this_rank);
     return test_device_stream_memory().launch(program, number, call, stream);
 }
 
@@ -86,11 +56,8 @@ static lierne_context *open_windows(int rank) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30};
     lierne_context *context = open_rank("late", rank, now.world, &spec);
     context->device = rank;
-    context->stream_driver = &lierne_host_detached_driver;
-    if (now.device) {
-        context->memory = &memory;
-        context->stream_driver = &test_device_stream_driver;
-    }
+    context->memory = &memory;
+    context->stream_driver = &test_device_stream_driver;
     check(lierne_context_open_ipc(context, &driver) == LIERNE_OK, "windows");
     return context;
 }
@@ -191,7 +158,7 @@ typedef struct data {
 } data;
 
 /* Ends of calls are delayed as far as the requests allow it. */
-static void call_plans(lierne_plan **plans, lierne_host_stream **streams, data *d) {
+static void call_plans(lierne_plan **plans, test_device_stream **streams, data *d) {
     lierne_request *open[PLANS][CALLS] = {{NULL}};
     for (int call = 0; call < CALLS + now.requests - 1; call++) {
         for (int p = now.first; p < now.end; p++) {
@@ -235,15 +202,12 @@ static void check_outputs(const data *d, int rank) {
 static void *read_late(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plans[PLANS] = {NULL};
-    lierne_host_stream *streams[2] = {NULL};
+    test_device_stream *streams[2] = {test_device_stream_create(), test_device_stream_create()};
     this_rank = rank;
     data *d = malloc(sizeof *d);
     memset(d->out, 0xa5, sizeof d->out);
     fill_inputs(d, rank);
     lierne_context *context = open_windows(rank);
-    for (int i = 0; i < 2; i++) {
-        check(lierne_host_stream_create(&streams[i]) == LIERNE_OK, "stream");
-    }
     for (int p = 0; p < PLANS; p++) {
         check(make_plan(&plans[p], context, p) == LIERNE_OK, "planning");
     }
@@ -253,26 +217,24 @@ static void *read_late(void *argument) {
     }
     check_outputs(d, rank);
     check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
-    lierne_host_stream_destroy(streams[0]);
-    lierne_host_stream_destroy(streams[1]);
+    test_device_stream_destroy(streams[0]);
+    test_device_stream_destroy(streams[1]);
     free(d);
     return NULL;
 }
 
 /* After a failure the others would only wait for their deadlines, too. */
-static void run_shape(int world, bool device, int requests, int first, int end, int streams) {
+static void run_shape(int world, int requests, int first, int end, int streams) {
     now = (shape){.world = world,
                   .requests = requests,
                   .first = first,
                   .end = end,
                   .streams = streams,
-                  .late = 2 + (unsigned)(end - first > 1) * 4, /* rank 1, and rank 2 */
-                  .device = device};
+                  .late = 2 + (unsigned)(end - first > 1) * 4}; /* rank 1, and rank 2 */
     memory = test_device_stream_memory();
     memory.launch = launch_late;
-    driver = test_ipc_driver;
-    driver.copy = device ? enqueue_copy : copy_late;
-    driver.run = device ? enqueue_step : test_ipc_driver.run;
+    driver = test_ipc_stream_driver;
+    driver.copy = copy_late;
     if (failed_checks() == 0) {
         run_n_ranks(world, read_late);
     }
@@ -280,15 +242,13 @@ static void run_shape(int world, bool device, int requests, int first, int end, 
 
 int main(void) {
     for (int world = 2; world <= RANKS; world++) {
-        for (int device = 0; device < 2; device++) {
-            for (int p = 0; p < PLANS; p++) {
-                run_shape(world, device, 1, p, p + 1, 1);
-                run_shape(world, device, 3, p, p + 1, 1);
-                run_shape(world, device, 1, p, p + 1, 2);
-            }
-            run_shape(world, device, 1, 0, PLANS, 2);
-            run_shape(world, device, 3, 0, PLANS, 2);
+        for (int p = 0; p < PLANS; p++) {
+            run_shape(world, 1, p, p + 1, 1);
+            run_shape(world, 3, p, p + 1, 1);
+            run_shape(world, 1, p, p + 1, 2);
         }
+        run_shape(world, 1, 0, PLANS, 2);
+        run_shape(world, 3, 0, PLANS, 2);
     }
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");
     return print_checks();

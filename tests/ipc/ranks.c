@@ -1,8 +1,9 @@
 /* Windows over a device that is played (ipc.h), 4 ranks of a node: threads of one process, with
- * streams that carry out their work at once, and with streams of their own; and processes. Every
+ * streams that carry out their work at once, and with threads as streams; and processes. Every
  * result against the same plan over sockets, bit by bit, repeated, with requests in flight; two
  * nodes; a rank that cannot map a window; a rank that never comes, one that fails, one whose
  * process ends; the steps one by one. Last line: N passed, N failed. */
+#include "device_streams.h"
 #include "ipc.h"
 #include "lierne.h"
 #include "node_ranks.h"
@@ -139,12 +140,10 @@ static void run_coalesced(lierne_context *host, lierne_context *device, int rank
     free(b);
 }
 
-/* A device that is played, then host memory on a stream of the rank's own. */
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     static char any;
     char dump[4096];
-    lierne_host_stream *stream = NULL;
     lierne_context *host = open_context(rank, RANKS, "host", 20);
     lierne_context *device = open_context(rank, RANKS, "device", 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
@@ -155,14 +154,7 @@ static void *works(void *argument) {
               strstr(dump, "bytes copied into the window, shared by memfds"),
           "the dump counts messages");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
-    lierne_context *streamed = open_context(rank, RANKS, "streamed", 20);
-    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
-    streamed->stream_driver = &lierne_host_stream_driver;
-    check(lierne_context_open_ipc(streamed, &test_ipc_driver) == LIERNE_OK, "windows");
-    run_plans(host, streamed, "ipc", rank, stream);
-    check(lierne_context_destroy(streamed) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
-    lierne_host_stream_destroy(stream);
     return NULL;
 }
 
@@ -181,6 +173,65 @@ static void *refuses(void *argument) {
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
     return NULL;
+}
+
+/* Each rank gets what the other one of its node has: no message leaves a node. */
+static lierne_status plan_inside(lierne_plan **plan, lierne_context *context) {
+    const char *const names[] = {"node", "rank"};
+    const int64_t sizes[] = {2, 2}, shape[] = {2 * COUNT, 2};
+    const lierne_grid_spec grid_spec = {
+        .size = sizeof grid_spec, .ndims = 2, .names = names, .sizes = sizes, .world_size = RANKS};
+    lierne_placement placements[] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+                                     {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0}};
+    lierne_layout_spec layout = {.size = sizeof layout,
+                                 .naxes = 2,
+                                 .shape = shape,
+                                 .dtype = LIERNE_DTYPE_I32,
+                                 .placements = placements};
+    lierne_redistribute_spec spec = {.size = sizeof spec};
+    lierne_grid *grid = NULL;
+    lierne_layout *src = NULL, *dst = NULL;
+    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "grid");
+    layout.grid = grid;
+    check(lierne_layout_create(&src, &layout) == LIERNE_OK, "layout");
+    placements[1] = (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE};
+    check(lierne_layout_create(&dst, &layout) == LIERNE_OK, "layout");
+    spec.src = src, spec.dst = dst;
+    lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+    return status;
+}
+
+/* A call whose messages all are in windows begins while one that the host polls, too, has still to
+ * post its own there: its begin lets that one go on. */
+static void begin_both(lierne_context *device, int rank, void *stream) {
+    lierne_plan *all = NULL, *inside = NULL;
+    lierne_request *requests[2];
+    int32_t in[COUNT], out[2 * COUNT];
+    buffers *b = malloc(sizeof *b);
+    int wrong = 0;
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = 1000000 * rank + i;
+    }
+    fill(b->in[0], rank, 0);
+    check(make_plan(&all, device, 0) == LIERNE_OK, "planning");
+    check(plan_inside(&inside, device) == LIERNE_OK, "planning");
+    check_report(inside, "ipc");
+    check(lierne_plan_forward_begin(&requests[0], all, b->got[0], b->in[0], stream) == LIERNE_OK,
+          "begin");
+    check(lierne_plan_forward_begin(&requests[1], inside, out, in, stream) == LIERNE_OK,
+          lierne_last_error());
+    check(lierne_request_end(requests[0]) == LIERNE_OK, "end");
+    check(lierne_request_end(requests[1]) == LIERNE_OK, "end");
+    for (int i = 0; i < 2 * COUNT; i++) {
+        wrong += out[i] != 1000000 * (rank % 2 + i / COUNT * 2) + i % COUNT;
+    }
+    check(wrong == 0, "what the other rank of the node has");
+    check(lierne_plan_destroy(all) == LIERNE_OK, "plan");
+    check(lierne_plan_destroy(inside) == LIERNE_OK, "plan");
+    free(b);
 }
 
 /* Two nodes: windows inside a node, sockets between them, in one stage. */
@@ -205,6 +256,7 @@ static void *on_two_nodes(void *argument) {
         }
         check(lierne_plan_destroy(a) == LIERNE_OK && lierne_plan_destroy(b) == LIERNE_OK, "plans");
     }
+    begin_both(device, rank, &any);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
     return NULL;
@@ -223,8 +275,8 @@ static void *is_left_out(void *argument) {
     return NULL;
 }
 
-static void nap(lierne_stream_work *work) {
-    (void)work;
+static void nap(void *data) {
+    (void)data;
     usleep(300000);
 }
 
@@ -233,24 +285,21 @@ static void nap(lierne_stream_work *work) {
 static void *reads_late(void *argument) {
     int rank = (int)(intptr_t)argument;
     buffers *b = malloc(sizeof *b);
-    lierne_host_stream *stream = NULL;
+    test_device_stream *stream = test_device_stream_create();
     lierne_plan *rows[2] = {NULL, NULL}, *others = NULL;
-    lierne_stream_work late = {.run = nap};
     lierne_context *host = open_context(rank, RANKS, "host", 20);
     lierne_context *context = open_context(rank, RANKS, "late", 20);
     memset(b, 0x5a, sizeof *b);
     fill(b->in[0], rank, 1);
     fill(b->in[1], rank, 2);
-    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
-    context->stream_driver = &lierne_host_detached_driver;
-    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(test_ipc_use_streams(context) == LIERNE_OK, "windows");
     check(plan_rows(&rows[0], host, OWNED, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
     check(plan_rows(&rows[1], context, OWNED, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
     for (int i = 0; i < 2; i++) {
         check(lierne_plan_forward(rows[0], b->expected[i], b->in[i], NULL) == LIERNE_OK, "rows");
     }
     if (rank == 3) {
-        lierne_host_stream_driver.enqueue(stream, &late);
+        test_device_stream_add(stream, nap, NULL, 0);
     }
     check(lierne_plan_forward(rows[1], b->got[0], b->in[0], stream) == LIERNE_OK, "rows, late");
     if (rank != 3) {
@@ -264,7 +313,7 @@ static void *reads_late(void *argument) {
     check(lierne_plan_destroy(rows[0]) == LIERNE_OK, "plan");
     check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
-    lierne_host_stream_destroy(stream);
+    test_device_stream_destroy(stream);
     free(b);
     return NULL;
 }
@@ -336,12 +385,10 @@ static void *says_why(void *argument) {
 static void *is_found_later(void *argument) {
     int rank = (int)(intptr_t)argument;
     buffers *b = malloc(sizeof *b);
-    lierne_host_stream *stream = NULL;
+    test_device_stream *stream = test_device_stream_create();
     lierne_plan *plan = NULL;
     lierne_context *context = open_context(rank, RANKS, "later", 1);
-    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
-    context->stream_driver = &lierne_host_detached_driver;
-    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(test_ipc_use_streams(context) == LIERNE_OK, "windows");
     check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
     fill(b->in[0], rank, 0);
     if (rank != 3) {
@@ -357,7 +404,7 @@ static void *is_found_later(void *argument) {
     meet_ranks();
     lierne_plan_destroy(plan);
     lierne_context_destroy(context);
-    lierne_host_stream_destroy(stream);
+    test_device_stream_destroy(stream);
     free(b);
     return NULL;
 }
@@ -365,13 +412,11 @@ static void *is_found_later(void *argument) {
 /* Two processes; the second one ends without a word when the first one waits for it. */
 static int run_process(int rank) {
     buffers *b = malloc(sizeof *b);
-    lierne_host_stream *stream = NULL;
+    test_device_stream *stream = test_device_stream_create();
     lierne_plan *plan = NULL;
     lierne_status status;
     lierne_context *context = open_context(rank, 2, "dies", 30);
-    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
-    context->stream_driver = &lierne_host_detached_driver;
-    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(test_ipc_use_streams(context) == LIERNE_OK, "windows");
     check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
     fill(b->in[0], rank, 0);
     check(lierne_plan_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "between processes");
@@ -392,7 +437,7 @@ static int run_process(int rank) {
     check(lierne_now() - start < 10, "is found long before the deadline");
     lierne_plan_destroy(plan);
     lierne_context_destroy(context);
-    lierne_host_stream_destroy(stream);
+    test_device_stream_destroy(stream);
     free(b);
     return failed_checks() > 0;
 }

@@ -4,6 +4,7 @@
 
 #include "tasks.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,27 +12,86 @@
 #include <string.h>
 
 typedef struct work {
-    lierne_stream_work work; /* first */
+    struct work *next;
     void (*run)(void *data);
     _Alignas(16) char data[];
 } work;
 
-static void run_work(lierne_stream_work *self) {
-    work *w = (work *)self;
-    w->run(w->data);
-    free(w);
+struct test_device_stream {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    work *first;
+    work **last;
+    bool closing;
+};
+
+/* The next work, or NULL when the stream closes. */
+static work *take(test_device_stream *s) {
+    pthread_mutex_lock(&s->lock);
+    while (!s->first && !s->closing) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    work *w = s->first;
+    if (w) {
+        s->first = w->next;
+        s->last = s->first ? s->last : &s->first;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return w;
+}
+
+static void *run_all(void *stream) {
+    for (work *w = take(stream); w; w = take(stream)) {
+        w->run(w->data);
+        free(w);
+    }
+    return NULL;
+}
+
+static void *require(void *memory) {
+    if (!memory) {
+        fprintf(stderr, "no memory for a stream\n");
+        exit(2);
+    }
+    return memory;
+}
+
+test_device_stream *test_device_stream_create(void) {
+    test_device_stream *s = require(calloc(1, sizeof *s));
+    s->last = &s->first;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    if (pthread_create(&s->thread, NULL, run_all, s) != 0) {
+        fprintf(stderr, "no thread for a stream\n");
+        exit(2);
+    }
+    return s;
+}
+
+void test_device_stream_destroy(test_device_stream *s) {
+    if (s) {
+        pthread_mutex_lock(&s->lock);
+        s->closing = true;
+        pthread_cond_signal(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->lock);
+        free(s);
+    }
 }
 
 void test_device_stream_add(void *stream, void (*run)(void *data), const void *data, size_t bytes) {
-    work *w = malloc(sizeof *w + bytes);
-    if (!w) {
-        fprintf(stderr, "no memory for %zu bytes of work\n", bytes);
-        exit(2);
-    }
-    w->work.run = run_work;
+    test_device_stream *s = stream;
+    work *w = require(calloc(1, sizeof *w + bytes));
     w->run = run;
     memcpy(w->data, data, bytes);
-    lierne_host_stream_driver.enqueue(stream, &w->work);
+    pthread_mutex_lock(&s->lock);
+    *s->last = w;
+    s->last = &w->next;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
 }
 
 typedef struct launched {

@@ -1,12 +1,15 @@
 /* Streams of a device that is played (tasks.h): threads, so that a caller runs ahead of them as far
- * as it likes. A stream is a lierne_host_stream, which test_device_stream functions give work that
- * has a place of its own. */
+ * as it likes. */
 #ifndef LIERNE_TESTS_DEVICE_STREAMS_H
 #define LIERNE_TESTS_DEVICE_STREAMS_H
 
 #include "runtime/execute/stream.h"
 #include "runtime/memory/memory.h"
 
+/* One thread and a queue without an end. Destroying it runs what is left first; NULL is allowed. */
+typedef struct test_device_stream test_device_stream;
+test_device_stream *test_device_stream_create(void);
+void test_device_stream_destroy(test_device_stream *stream);
 /* Calls run on a stream with a copy of data. */
 void test_device_stream_add(void *stream, void (*run)(void *data), const void *data, size_t bytes);
 

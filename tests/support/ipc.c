@@ -3,6 +3,7 @@
 #include "ipc.h"
 
 #include "capture.h"
+#include "device_streams.h"
 #include "tasks.h"
 
 #include <fcntl.h>
@@ -111,25 +112,40 @@ static lierne_status run(const lierne_ipc_step *step, void *stream, int device) 
     return test_capture_add(stream, run_step, &work, sizeof work) ? LIERNE_OK : run_step(&work);
 }
 
-const lierne_ipc_driver test_ipc_driver = {
-    .shares = "memfds",
-    .granule = 8192, /* few messages need more chunks */
-    .alloc = alloc,
-    .free = release,
-    .open = open_chunk,
-    .close = close_chunk,
-    .write = transfer,
-    .read = transfer,
-    .alloc_words = alloc_words,
-    .free_words = free_words,
-    .copy = copy,
-    .run = run,
-};
+static void run_copy_on_stream(void *data) {
+    run_copy(data);
+}
+
+static lierne_status copy_on_stream(void *to, const void *from, size_t bytes, void *stream,
+                                    int device) {
+    const copy_work work = {to, from, bytes};
+    (void)device;
+    test_device_stream_add(stream, run_copy_on_stream, &work, sizeof work);
+    return LIERNE_OK;
+}
+
+static void run_step_on_stream(void *data) {
+    run_step(data);
+}
+
+static lierne_status run_on_stream(const lierne_ipc_step *step, void *stream, int device) {
+    (void)device;
+    test_device_stream_add(stream, run_step_on_stream, step, sizeof *step);
+    return LIERNE_OK;
+}
+
+#define PLAYED                                                                                     \
+    .shares = "memfds", .granule = 8192, /* few messages need more chunks */                       \
+        .alloc = alloc, .free = release, .open = open_chunk, .close = close_chunk,                 \
+    .write = transfer, .read = transfer, .alloc_words = alloc_words, .free_words = free_words
+const lierne_ipc_driver test_ipc_driver = {PLAYED, .copy = copy, .run = run};
+const lierne_ipc_driver test_ipc_stream_driver = {PLAYED, .copy = copy_on_stream,
+                                                  .run = run_on_stream};
 
 /* The name makes streams.c put a stream into calls that have none. Events let the host poll other
  * transports of a call. */
 static lierne_stream_driver streams;
-static lierne_memory memory;
+static lierne_memory memory, stream_memory;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fill_device(void) {
@@ -137,6 +153,7 @@ static void fill_device(void) {
     streams.name = "ipc test";
     streams.required = true;
     memory = test_untouched_memory("device");
+    stream_memory = test_device_stream_memory();
 }
 
 lierne_status test_ipc_use(lierne_context *context) {
@@ -144,4 +161,11 @@ lierne_status test_ipc_use(lierne_context *context) {
     context->memory = &memory;
     context->stream_driver = &streams;
     return lierne_context_open_ipc(context, &test_ipc_driver);
+}
+
+lierne_status test_ipc_use_streams(lierne_context *context) {
+    pthread_once(&once, fill_device);
+    context->memory = &stream_memory;
+    context->stream_driver = &test_device_stream_driver;
+    return lierne_context_open_ipc(context, &test_ipc_stream_driver);
 }

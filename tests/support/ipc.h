@@ -18,5 +18,8 @@ void test_ipc_fail_open(int k);
 /* Makes a context one for the memory of that device, whose streams carry out at once what is
  * enqueued: any pointer is one. Collective. */
 lierne_status test_ipc_use(lierne_context *context);
+/* The same with streams that are threads (device_streams.h). */
+lierne_status test_ipc_use_streams(lierne_context *context);
+extern const lierne_ipc_driver test_ipc_stream_driver;
 
 #endif

@@ -1,12 +1,12 @@
-/* Which executor serves a call: transports that must be polled, one that serves streams only, and
- * streams that can poll or cannot. What cannot be served is UNSUPPORTED when it begins, on every
- * rank, and never a wait without an end. */
+/* How a call is served: transports that must be polled, one that serves streams only, and streams
+ * that the host can ask about, or cannot. What cannot be served is UNSUPPORTED when it begins, on
+ * every rank, and never a wait without an end. */
 #include "backend/sim/sim_transport.h"
 #include "backend/sim/sim_world.h"
 #include "base/base.h"
 #include "bridge_plan.h"
 #include "runtime/context/context.h"
-#include "runtime/execute/stream.h"
+#include "tasks.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -19,7 +19,6 @@ typedef struct world {
     lierne_sim *sim;
     lierne_plan *plans[RANKS];
     lierne_coalesced *coalesced[RANKS];
-    lierne_host_stream *streams[RANKS];
     float in[RANKS][2 * ROWS], out[RANKS][2 * ROWS];
 } world;
 
@@ -36,11 +35,6 @@ static bool *met_none(void *self) {
 }
 
 static const lierne_transport_streams streams = {.set = set_none, .met = met_none};
-
-static lierne_status enqueue_nothing(void *stream, lierne_stream_work *work) {
-    (void)stream, (void)work;
-    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "a call that cannot be served was enqueued");
-}
 
 /* One sample on each rank; the output is both, or this rank's own where the plan has no messages.
  */
@@ -69,8 +63,8 @@ static void open_world(world *w, const lierne_transport *transport,
     for (int r = 0; r < RANKS; r++) {
         lierne_context *context = lierne_sim_get_context(w->sim, r);
         context->carriers[0].transport = transport;
+        context->memory = driver ? &test_task_memory : context->memory;
         context->stream_driver = driver;
-        cr_assert_eq(lierne_host_stream_create(&w->streams[r]), LIERNE_OK);
         cr_assert_eq(plan_bridge(&w->plans[r], context, RANKS, messages), LIERNE_OK, "%s",
                      lierne_last_error());
         cr_assert_eq(lierne_coalesced_create(&w->coalesced[r], &w->plans[r], 1), LIERNE_OK);
@@ -85,7 +79,6 @@ static void close_world(world *w) {
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(lierne_coalesced_destroy(w->coalesced[r]), LIERNE_OK);
         cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK);
-        lierne_host_stream_destroy(w->streams[r]);
     }
     cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), 0);
@@ -96,7 +89,7 @@ static void close_world(world *w) {
 static void expect_rejected(world *w, bool on_stream, const char *says) {
     for (int r = 0; r < RANKS; r++) {
         lierne_request *request;
-        void *stream = on_stream ? w->streams[r] : NULL, *out = w->out[r];
+        void *stream = on_stream ? w : NULL, *out = w->out[r];
         const void *in = w->in[r];
         cr_assert_eq(lierne_plan_forward_begin(&request, w->plans[r], out, in, stream),
                      LIERNE_ERR_UNSUPPORTED);
@@ -113,7 +106,7 @@ static void expect_served(world *w, bool on_stream, bool messages) {
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in[r],
-                                               on_stream ? w->streams[r] : NULL),
+                                               on_stream ? w : NULL),
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < RANKS; r++) {
@@ -137,15 +130,14 @@ static void run(const lierne_transport *transport, const lierne_stream_driver *d
 }
 
 Test(executors, serve_what_they_can_and_reject_the_rest) {
-    const lierne_stream_driver *host = &lierne_host_stream_driver;
-    device = (lierne_stream_driver){.name = "device", .enqueue = enqueue_nothing};
+    const lierne_stream_driver *asked = &test_device_driver;
+    device = (lierne_stream_driver){.name = "device"};
     ordered_by_stream = lierne_sim_transport;
     ordered_by_stream.name = "by_stream";
     ordered_by_stream.streams = &streams;
-    run(&lierne_sim_transport, host, false, true, NULL);
-    run(&lierne_sim_transport, host, true, true, NULL);
-    run(&ordered_by_stream, host, true, true, NULL);
-    run(&ordered_by_stream, host, false, true,
+    run(&lierne_sim_transport, asked, false, true, NULL);
+    run(&lierne_sim_transport, asked, true, true, NULL);
+    run(&ordered_by_stream, asked, false, true,
         "transport by_stream serves calls on a stream only, and stream is NULL: pass a stream");
     run(&lierne_sim_transport, &device, false, true, NULL);
     run(&lierne_sim_transport, &device, true, true,
@@ -170,7 +162,7 @@ Test(executors, one_direction_that_needs_both) {
     ordered_by_stream.name = "by_stream";
     ordered_by_stream.streams = &streams;
     ordered_by_stream.reaches = reaches_the_other_of_two;
-    device = (lierne_stream_driver){.name = "device", .enqueue = enqueue_nothing};
+    device = (lierne_stream_driver){.name = "device"};
     cr_assert_eq(lierne_sim_create(&sim, 3, NULL), LIERNE_OK);
     for (int r = 0; r < 3; r++) {
         lierne_context *context = lierne_sim_get_context(sim, r);
@@ -178,6 +170,7 @@ Test(executors, one_direction_that_needs_both) {
         context->ncarriers = 0;
         lierne_context_add_transport(context, &ordered_by_stream, polled.self);
         lierne_context_add_transport(context, polled.transport, polled.self);
+        context->memory = &test_task_memory;
         context->stream_driver = &device;
         cr_assert_eq(plan_bridge(&plans[r], context, 3, true), LIERNE_OK, "%s",
                      lierne_last_error());

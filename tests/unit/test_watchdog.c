@@ -1,6 +1,6 @@
-/* Calls that go on after lierne_request_end: on detached streams of the host, whose steps fail, and
- * on a device that is played, whose events pass when the test says so. What fails then is found by
- * the watchdog, kills the context, and is told by a query and by the next call. */
+/* Calls that go on after lierne_request_end: on a device that is played, whose events pass when the
+ * test says so. What fails then is found by the watchdog, kills the context, and is told by a query
+ * and by the next call. */
 #include "plan/object.h"
 #include "runtime/context/context.h"
 #include "runtime/execute/execution.h"
@@ -8,12 +8,11 @@
 
 #include <criterion/criterion.h>
 #include <lierne.h>
-#include <lierne/sim.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
-enum { RANKS = 2, COUNT = 5 };
+enum { COUNT = 5 };
 #define TIMEOUT 0.3
 
 static void sleep_for(double seconds) {
@@ -29,92 +28,6 @@ static lierne_status await_status(lierne_context *context, double seconds) {
         status = lierne_context_get_status(context);
     }
     return status;
-}
-
-typedef struct world {
-    lierne_sim *sim;
-    lierne_context *contexts[RANKS];
-    lierne_plan *plans[RANKS];
-    lierne_host_stream *streams[RANKS];
-    int32_t in[RANKS][COUNT], out[RANKS][RANKS * COUNT];
-} world;
-
-static void open_world(world *w) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &spec), LIERNE_OK);
-    for (int r = 0; r < RANKS; r++) {
-        w->contexts[r] = lierne_sim_get_context(w->sim, r);
-        w->contexts[r]->stream_driver = &lierne_host_detached_driver;
-        cr_assert_eq(lierne_host_stream_create(&w->streams[r]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &gather),
-                     LIERNE_OK, "%s", lierne_last_error());
-        for (int i = 0; i < COUNT; i++) {
-            w->in[r][i] = 10 * r + i + 1;
-        }
-    }
-    memset(w->out, 0xa5, sizeof w->out);
-}
-
-static void close_world(world *w) {
-    for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK, "%s", lierne_last_error());
-        lierne_host_stream_destroy(w->streams[r]);
-    }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
-}
-
-/* One thread makes the calls of both ranks one after another, so each must return at once, and a
- * call that finds its execution at work waits for it. */
-Test(watchdog, calls_end_before_their_stream) {
-    size_t live = lierne_mem_live();
-    world w;
-    open_world(&w);
-    for (int call = 0; call < 20; call++) {
-        for (int r = 0; r < RANKS; r++) {
-            w.in[r][0] = 100 * call + r;
-            cr_assert_eq(lierne_plan_forward(w.plans[r], w.out[r], w.in[r], w.streams[r]),
-                         LIERNE_OK, "%s", lierne_last_error());
-        }
-        for (int r = 0; r < RANKS; r++) { /* waits for the forward of both */
-            cr_assert_eq(lierne_execution_drain(w.plans[r]->requests[0][0].execution), LIERNE_OK);
-        }
-        for (int i = 0; i < RANKS * RANKS * COUNT; i++) {
-            int r = i / (RANKS * COUNT), k = i % (RANKS * COUNT);
-            cr_assert_eq(w.out[r][k], w.in[k / COUNT][k % COUNT]);
-        }
-        memset(w.out, 0xa5, sizeof w.out);
-        cr_assert_eq(lierne_context_get_status(w.contexts[0]), LIERNE_OK);
-    }
-    close_world(&w);
-    cr_assert_eq(lierne_mem_live(), live);
-}
-
-/* The other rank never calls: lierne_request_end has returned long before. */
-Test(watchdog, a_call_that_fails_after_its_end_kills_the_context) {
-    size_t live = lierne_mem_live();
-    world w;
-    open_world(&w);
-    double start = lierne_now();
-    cr_assert_eq(lierne_plan_forward(w.plans[0], w.out[0], w.in[0], w.streams[0]), LIERNE_OK);
-    cr_assert_lt(lierne_now() - start, TIMEOUT, "lierne_request_end waited");
-    cr_assert_eq(lierne_context_get_status(w.contexts[0]), LIERNE_OK);
-    cr_assert_eq(await_status(w.contexts[0], 20), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(),
-                     "the context is dead, destroy it; lierne_plan_forward failed: "
-                     "rank 0: forward 0 of plan 0, stage 0 of 1: 1 of 2 messages"),
-              "%s", lierne_last_error());
-    cr_assert_eq(lierne_plan_adjoint(w.plans[0], w.out[0], w.in[0], w.streams[0]),
-                 LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "lierne_plan_adjoint: the context is dead"), "%s",
-              lierne_last_error());
-    cr_assert_eq(lierne_context_get_status(w.contexts[1]), LIERNE_OK);
-    cr_assert_eq(lierne_plan_forward(w.plans[1], w.out[1], w.in[1], NULL), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "rank 0 gave up"), "%s", lierne_last_error());
-    close_world(&w);
-    cr_assert_eq(lierne_mem_live(), live);
 }
 
 /* The device: its stream has passed the first `passed` events and steps that advance epochs. Its
@@ -276,6 +189,11 @@ Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
     cr_assert_eq(await_aborts(), 1);
     cr_assert_eq(entered, 5, "the thread is not on the context's device");
     cr_assert_eq(lierne_plan_forward(plan, out, in, &stream), LIERNE_ERR_TIMEOUT);
+    cr_assert_eq(lierne_plan_adjoint(plan, out, in, &stream), LIERNE_ERR_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "lierne_plan_adjoint: the context is dead, destroy it; "
+                                          "lierne_plan_forward failed: rank 0: forward 0 of plan "
+                                          "0: the stream reached it"),
+              "%s", lierne_last_error());
     close_device(context, plan);
     cr_assert_eq(lierne_mem_live(), live);
 }

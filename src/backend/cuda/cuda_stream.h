@@ -1,4 +1,4 @@
-/* CUDA streams, for the stream executor. */
+/* CUDA streams, for calls on one. */
 #ifndef LIERNE_CUDA_STREAM_H
 #define LIERNE_CUDA_STREAM_H
 

@@ -81,11 +81,10 @@ static void list_postings(lierne_execution *e, const lierne_phase *phase) {
     }
 }
 
-static void note_executor(lierne_execution *e, const lierne_transport *transport) {
-    const lierne_stream_driver *driver = e->context->stream_driver;
+static void note_policy(lierne_execution *e, const lierne_transport *transport) {
     if (transport->streams) {
         e->stream_only = transport;
-    } else if (!(driver && driver->polls)) {
+    } else {
         e->polled_only = transport;
     }
 }
@@ -104,7 +103,7 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
             LIERNE_TRY(list_parts(e, batch));
         }
         LIERNE_TRY(carrier->transport->batch_create(carrier->self, n, &batch->batch));
-        note_executor(e, carrier->transport);
+        note_policy(e, carrier->transport);
     }
     for (size_t i = 0; i < e->phases.count; i++) {
         list_postings(e, &e->phases.at[i]);

@@ -1,23 +1,79 @@
-/* What both executors do on the stream of a device, and which of them serves a call there.
+/* The stream of a call: which calls one serves, and what is done around the work on it.
  *
- * Where the host must poll messages, as those of MPI, the polled executor runs the call. The
+ * Where the host must poll messages, as those of MPI, the caller's waits do so (phases.c). The
  * messages of a phase are posted when the stream has passed what was launched for it: then what
  * they send is there, and where they receive nothing reads any more. */
 #include "runtime/execute/execution.h"
 
 #include <stdio.h>
 
+/* Whether the host may poll messages of a call on a stream. */
 static bool can_poll(const lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    return e->polled_only && e->recorded && driver->event_query && !driver->enqueue;
+    return e->recorded && driver && driver->event_query;
 }
 
-bool lierne_execution_can_stream(const lierne_execution *e) {
+static bool can_stream(const lierne_execution *e) {
     return !e->polled_only || can_poll(e);
 }
 
-bool lierne_execution_polls_stream(const lierne_execution *e) {
-    return e->on_stream && can_poll(e);
+static lierne_status reject_stream(const lierne_execution *e) {
+    const lierne_context *context = e->context;
+    if (!context->stream_driver) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "rank %d: %s: stream is not NULL, and no library of this process serves "
+                           "streams: pass NULL for %s memory",
+                           context->rank, e->name, context->memory->name);
+    }
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                       "rank %d: %s: transport %s must be polled, which a %s stream cannot do: %s",
+                       context->rank, e->name, e->polled_only->name, context->stream_driver->name,
+                       e->stream_only ? "leave it out of LIERNE_TRANSPORTS"
+                                      : "pass NULL in place of the stream, or leave it out of "
+                                        "LIERNE_TRANSPORTS");
+}
+
+bool lierne_execution_needs_stream(const lierne_execution *e) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    return e->stream_only || (driver && driver->required);
+}
+
+/* A stream that waited for a host, which may wait for the stream, could wait forever. */
+lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    bool captures;
+    if (stream) {
+        LIERNE_TRY(driver && can_stream(e) ? LIERNE_OK : reject_stream(e));
+        return driver->check ? driver->check(stream, e->context->device, &captures) : LIERNE_OK;
+    }
+    if (driver && driver->required) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "rank %d: %s: stream is NULL, and calls on %s memory need one: for the "
+                           "default stream pass cudaStreamLegacy or cudaStreamPerThread",
+                           e->context->rank, e->name, e->context->memory->name);
+    }
+    return !e->stream_only
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "rank %d: %s: transport %s serves calls on a stream only, and stream "
+                             "is NULL: %s",
+                             e->context->rank, e->name, e->stream_only->name,
+                             e->polled_only ? "leave it out of LIERNE_TRANSPORTS"
+                                            : "pass a stream, or leave it out of "
+                                              "LIERNE_TRANSPORTS");
+}
+
+lierne_status lierne_execution_create_stream_state(lierne_execution *e) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    LIERNE_TRY(driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK);
+    return lierne_execution_create_watch(e);
+}
+
+void lierne_execution_destroy_stream_state(lierne_execution *e) {
+    lierne_execution_destroy_watch(e);
+    if (e->fence) {
+        e->context->stream_driver->fence_destroy(e->fence);
+    }
 }
 
 void lierne_execution_set_stream(lierne_execution *e, void *stream) {

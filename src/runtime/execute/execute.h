@@ -35,15 +35,14 @@ lierne_spare lierne_execution_take_spare(lierne_execution *e);
 void lierne_spare_free(const lierne_context *context, lierne_spare *spare);
 /* Before a begin: sets the number of its plan, which call of the plan and direction it is, and the
  * match id of its messages. All are the same on every rank; no other execution in flight has the
- * same match id. Waits until a stream of the host has passed the last call, whose steps have the
- * former ones. Errors, which kill the context: TIMEOUT. */
+ * same match id. */
 typedef struct lierne_execution_id {
     int plan;
     lierne_record_call what;
     int64_t number;
     int match;
 } lierne_execution_id;
-lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
+void lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Bytes of its messages that are staged in host memory. */
@@ -92,8 +91,8 @@ lierne_status lierne_connection_establish(lierne_connection *c);
 /* The same, after the blocks of the routes changed. After an error the executions must not run. */
 lierne_status lierne_connection_renew(lierne_connection *c);
 
-/* Whether a transport, or the memory, serves streams only. check_stream: UNSUPPORTED where no
- * executor serves a call on this stream, or on none: a transport must be polled, and the stream
+/* Whether a transport, or the memory, serves streams only. check_stream: UNSUPPORTED where no call
+ * can be on this stream, or on none: a transport must be polled, and the stream
  * cannot; a transport or the memory serves streams only; the stream takes no work now. */
 bool lierne_execution_needs_stream(const lierne_execution *e);
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream);

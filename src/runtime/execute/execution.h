@@ -1,4 +1,4 @@
-/* The execution: prepare.c and staging.c create it, polled.c runs it, progress.c waits for it. */
+/* The execution: prepare.c and staging.c create it, phases.c runs it, progress.c waits for it. */
 #ifndef LIERNE_EXECUTION_H
 #define LIERNE_EXECUTION_H
 
@@ -82,23 +82,10 @@ typedef struct lierne_wait_clock {
     size_t missing; /* messages, when they were last recorded */
 } lierne_wait_clock;
 
-/* A step of the execution on a stream, and what tells that the last one is done. */
-typedef struct lierne_execution_step {
-    lierne_stream_work work; /* first */
-    struct lierne_execution *execution;
-    size_t number;
-} lierne_execution_step;
-typedef struct lierne_execution_event {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool begun;
-    bool done;
-} lierne_execution_event;
-
 /* A few calls that a device has not passed, each between two events. */
 #define LIERNE_WATCHED_CALLS 8
 typedef struct lierne_watched_call {
-    void *begun, *ended; /* events; NULL where the driver has none */
+    void *begun, *ended; /* events */
     bool used;
     bool closed;  /* ended is recorded */
     double since; /* when begun was seen to have passed; 0: it has not */
@@ -212,11 +199,9 @@ struct lierne_execution {
     int64_t call;     /* number of the running call */
     int64_t started;  /* by the recorder's clock */
     lierne_wait_clock clock;
-    lierne_execution_step *steps; /* where the context executes on streams, else NULL */
-    size_t nsteps;
-    lierne_execution_event event;
     lierne_watch *watch; /* where calls are detached, else NULL */
     bool on_stream;      /* the running call */
+    bool enqueues;       /* it is on a stream, and the host need not poll its messages */
     bool captures;       /* its stream is being captured */
     bool was_captured;   /* some call was: replays use its memory, at any time */
     bool was_called;     /* some call was not */
@@ -311,11 +296,6 @@ static inline void lierne_execution_print_call(char text[LIERNE_CALL_TEXT],
     lierne_call_print(text, e->name, e->number, e->plan);
 }
 
-/* Counts the messages of the current phase and posts them. */
-lierne_status lierne_execution_begin_phase(lierne_execution *e);
-/* The current phase's sums. The error of a sender of the phase that gave up: its data may have
- * changed before it was read here. */
-lierne_status lierne_execution_sum(const lierne_execution *e);
 /* The error of a sender of the current phase that gave up. */
 lierne_status lierne_execution_check_senders(const lierne_execution *e);
 /* Short calls: prepares what it needs, if all messages are short; frees it. */
@@ -354,11 +334,9 @@ bool lierne_execution_launches(const lierne_execution *e);
 /* Launches a step of the current phase. */
 lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step);
 
-/* The stream executor. */
-lierne_status lierne_execution_create_steps(lierne_execution *e);
-void lierne_execution_destroy_steps(lierne_execution *e);
-lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream);
-lierne_status lierne_execution_await_event(lierne_execution *e);
+/* Where the context has streams: the fence and the watch. */
+lierne_status lierne_execution_create_stream_state(lierne_execution *e);
+void lierne_execution_destroy_stream_state(lierne_execution *e);
 
 /* Around what is enqueued on the stream of the running call. leave returns status, which is kept,
  * or its own error. */
@@ -367,10 +345,6 @@ lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status s
 /* Sets the stream of the running call. */
 void lierne_execution_set_stream(lierne_execution *e, void *stream);
 
-/* Calls on a stream whose messages the host polls (device_stream.c). can_stream: whether calls on a
- * stream are served at all; polls_stream: whether the running one is such a call. */
-bool lierne_execution_can_stream(const lierne_execution *e);
-bool lierne_execution_polls_stream(const lierne_execution *e);
 /* Whether the messages of the current phase may be posted. */
 lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
 
@@ -381,7 +355,7 @@ void lierne_execution_destroy_watch(lierne_execution *e);
 lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream);
 lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream);
 
-/* Posts the current phase, and further ones while they complete at once. */
+/* Begins the first phase, and further ones while they complete at once. */
 lierne_status lierne_execution_start(lierne_execution *e);
 /* Delivers messages that arrived and begins the next phase if the current one is complete; returns
  * whether anything progressed. */

@@ -240,7 +240,7 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_short_call_create(e));
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     if (e->context->stream_driver) {
-        LIERNE_TRY(lierne_execution_create_steps(e));
+        LIERNE_TRY(lierne_execution_create_stream_state(e));
         LIERNE_TRY(record(e));
     }
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
@@ -290,7 +290,7 @@ static void drop(lierne_activity *activity) {
     }
     bool quiet = lierne_execution_withdraw(e);
     lierne_execution_destroy_batches(e);
-    lierne_execution_destroy_steps(e);
+    lierne_execution_destroy_stream_state(e);
     lierne_execution_destroy_recorded(e);
     lierne_mem_free(e->subroutes);
     lierne_mem_free(e->segments.at);

@@ -41,10 +41,10 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-/* What runs on a stream progresses there, unless the host must poll. */
+/* What is being enqueued, only its begin progresses. */
 static bool progress(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    return (!e->on_stream || lierne_execution_polls_stream(e)) && lierne_execution_progress(e);
+    return !e->enqueues && lierne_execution_progress(e);
 }
 
 /* Everything that one call changes. */
@@ -63,10 +63,11 @@ void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, con
     e->activity.turn = -1;
     e->clock = (lierne_wait_clock){0};
     e->on_stream = stream != NULL;
+    e->enqueues = stream && !e->polled_only;
     e->captures = lierne_execution_captures(e, stream);
     e->was_captured |= e->captures;
     e->was_called |= !e->captures;
-    e->finished = e->phases.count == 0 && !stream;
+    e->finished = e->phases.count == 0;
 }
 
 void lierne_execution_record_call(lierne_execution *e, int64_t time) {
@@ -96,34 +97,53 @@ void lierne_execution_record_end(const lierne_execution *e, lierne_status status
                                         .time = time});
 }
 
-static lierne_status start(lierne_execution *e, void *stream) {
-    e->activity.turn = e->unposted > 0 ? e->call : -1;
-    if (stream && !lierne_execution_polls_stream(e)) {
-        return lierne_execution_enqueue(e, stream);
-    }
-    lierne_execution_set_stream(e, stream);
-    return e->finished ? LIERNE_OK : lierne_execution_start(e);
-}
-
-/* The steps of the last call, which was ended, may still be in the queue of a stream, and post its
- * messages later. */
-static lierne_status drain_steps(lierne_execution *e) {
-    const lierne_stream_driver *driver = e->context->stream_driver;
-    if (!e->watch || !driver->enqueue) {
-        return LIERNE_OK;
-    }
-    lierne_status status = lierne_execution_drain(e);
-    return status == LIERNE_OK ? lierne_context_alive(e->context)
-                               : lierne_context_kill(e->context, status);
-}
-
-lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
-    LIERNE_TRY(drain_steps(e));
+void lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
     e->plan = id.plan;
     e->what = (int)id.what;
     e->number = id.number;
     e->match = id.match;
-    return LIERNE_OK;
+}
+
+/* One poll, with the control's lock: threads of other ranks may progress the execution too. waits:
+ * other ranks of this machine may run, or this rank sleep, if nothing progressed. Others are polled
+ * only where there is no progress: within a begin, the stream may be captured. */
+static lierne_status poll_once(lierne_execution *e, bool waits) {
+    const lierne_context *context = e->context;
+    bool moved = (e->enqueues && lierne_execution_progress(e)) || lierne_context_poll(context);
+    if (moved || e->finished) {
+        return LIERNE_OK;
+    }
+    if (waits && lierne_context_idle(context)) {
+        e->clock.polls = 0;
+    }
+    return lierne_execution_check_clock(e);
+}
+
+/* With the lock, which a rank that sleeps releases. */
+static lierne_status await_finished(lierne_execution *e) {
+    while (!e->finished) {
+        LIERNE_TRY(poll_once(e, true));
+    }
+    if (e->status != LIERNE_OK) {
+        lierne_set_error(e->message);
+    }
+    return e->status;
+}
+
+static lierne_status enqueue(lierne_execution *e) {
+    LIERNE_TRY(lierne_execution_enter_stream(e));
+    lierne_status status = lierne_execution_start(e);
+    status = status == LIERNE_OK ? await_finished(e) : status;
+    return lierne_execution_leave_stream(e, status);
+}
+
+static lierne_status start(lierne_execution *e, void *stream) {
+    e->activity.turn = e->unposted > 0 ? e->call : -1;
+    lierne_execution_set_stream(e, stream);
+    if (e->finished) {
+        return LIERNE_OK;
+    }
+    return e->enqueues ? enqueue(e) : lierne_execution_start(e);
 }
 
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
@@ -152,60 +172,24 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 
-/* One poll, with the control's lock: threads of other ranks may progress the execution too. waits:
- * other ranks of this machine may run, or this rank sleep, if nothing progressed. */
-static lierne_status poll_once(lierne_execution *e, bool waits, bool *finished) {
-    const lierne_context *context = e->context;
-    lierne_status status = LIERNE_OK;
-    lierne_context_enter(context);
-    if (!lierne_context_poll(context) && !e->finished) {
-        if (waits && lierne_context_idle(context)) {
-            e->clock.polls = 0;
-        }
-        status = lierne_execution_check_clock(e);
-    }
-    *finished = e->finished;
-    lierne_context_leave(context);
-    return status;
-}
-
-static lierne_status wait_finished(lierne_execution *e) {
-    for (bool finished = false; !finished;) {
-        LIERNE_TRY(poll_once(e, true, &finished));
-    }
-    if (e->status != LIERNE_OK) {
-        lierne_set_error(e->message);
-    }
-    return e->status;
-}
-
 lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
     lierne_context *context = e->context;
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = poll_once(e, false, finished);
+    lierne_context_enter(context);
+    lierne_status status = poll_once(e, false);
+    *finished = e->finished;
+    lierne_context_leave(context);
     lierne_recorder_flush_late(&context->recorder);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
-}
-
-/* Steps in the queue of a stream stay in flight, and may have messages to post. */
-static lierne_status detach(lierne_execution *e) {
-    lierne_context_enter(e->context);
-    e->running = false;
-    lierne_execution_record_end(e, LIERNE_OK, 0);
-    lierne_context_leave(e->context);
-    lierne_context_end_call(e->context, e->call, LIERNE_OK);
-    return LIERNE_OK;
 }
 
 lierne_status lierne_execution_wait(lierne_execution *e) {
     lierne_context *context = e->context;
     lierne_status status = lierne_context_alive(context);
-    if (status == LIERNE_OK && e->on_stream && e->watch && context->stream_driver->enqueue) {
-        return detach(e);
-    }
     if (status == LIERNE_OK) {
-        bool polls = !e->on_stream || lierne_execution_polls_stream(e);
-        status = polls ? wait_finished(e) : lierne_execution_await_event(e);
+        lierne_context_enter(context);
+        status = await_finished(e);
+        lierne_context_leave(context);
         lierne_execution_record_end(e, status, 0);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);

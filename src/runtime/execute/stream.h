@@ -1,17 +1,9 @@
-/* Streams: queues whose work runs in the order in which it was enqueued, while the caller goes on.
- * A context that has a driver executes on a stream where the caller names one. */
+/* Streams of a device: queues whose work runs in the order in which it was enqueued, while the
+ * caller goes on. A context that has a driver executes on a stream where the caller names one. */
 #ifndef LIERNE_STREAM_H
 #define LIERNE_STREAM_H
 
 #include "base/base.h"
-
-#include <pthread.h>
-
-/* A piece of work. The first member of what embeds it; in one queue at a time. */
-typedef struct lierne_stream_work {
-    struct lierne_stream_work *next;
-    void (*run)(struct lierne_stream_work *work);
-} lierne_stream_work;
 
 /* How many calls of an execution streams have reached and passed, in memory that a device writes
  * and the host reads: of replays, which have no host that could tell, and of calls that the host is
@@ -23,12 +15,9 @@ typedef struct lierne_epochs {
 
 typedef struct lierne_stream_driver {
     const char *name; /* of the memory kind whose streams these are */
-    bool polls;       /* work may poll: transports that are polled serve a call on the stream */
     bool required;    /* every call needs a stream: the host cannot work on the memory */
-    bool detached;    /* lierne_request_end returns before the stream has passed the call */
-    /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
-     * enqueues, on the device, and is run by the thread that begins. */
-    lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
+    bool detached;    /* lierne_request_end returns before the stream has passed the call, which the
+                         watchdog looks at: the driver has events and epochs */
     /* NULL, or UNSUPPORTED for a stream on which nothing can be enqueued now. *captures: it is
      * being captured, so what is enqueued is recorded, and may be replayed any number of times
      * without the host. device: the context's, which a default stream belongs to. */
@@ -40,9 +29,9 @@ typedef struct lierne_stream_driver {
     void (*fence_destroy)(void *fence);
     lierne_status (*begin)(void *stream, void *fence);
     lierne_status (*finish)(void *stream, void *fence);
-    /* All NULL where work is enqueued by `enqueue`, or events: marks on a stream that the host asks
-     * about. record replaces where it was recorded before; an event that never was has passed.
-     * query: TRANSPORT after an error of the device; takes fences too. Created while planning. */
+    /* All NULL, or events: marks on a stream that the host asks about. record replaces where it was
+     * recorded before; an event that never was has passed. query: TRANSPORT after an error of the
+     * device; takes fences too. Created while planning. */
     lierne_status (*event_create)(void **event);
     void (*event_destroy)(void *event);
     lierne_status (*event_record)(void *stream, void *event);
@@ -55,14 +44,5 @@ typedef struct lierne_stream_driver {
     /* NULL, or prepares a thread of lierne's own for the device of a context. */
     void (*enter_thread)(int device);
 } lierne_stream_driver;
-
-/* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first.
- */
-typedef struct lierne_host_stream lierne_host_stream;
-lierne_status lierne_host_stream_create(lierne_host_stream **out);
-void lierne_host_stream_destroy(lierne_host_stream *stream);
-extern const lierne_stream_driver lierne_host_stream_driver;
-/* The same streams, but calls are detached as on a device's. */
-extern const lierne_stream_driver lierne_host_detached_driver;
 
 #endif

@@ -18,21 +18,8 @@ static const lierne_stream_driver *driver_of(const lierne_execution *e) {
     return e->context->stream_driver;
 }
 
-/* Whether the stream has passed an event; or, where work is enqueued, the first or the last step.
- */
-static lierne_status has_passed(lierne_execution *e, void *event, bool first, bool *passed) {
-    if (driver_of(e)->event_query) {
-        return driver_of(e)->event_query(event, passed);
-    }
-    pthread_mutex_lock(&e->event.lock);
-    *passed = first ? e->event.begun : e->event.done;
-    pthread_mutex_unlock(&e->event.lock);
-    return LIERNE_OK;
-}
-
-static double limit_of(const lierne_execution *e) {
-    double timeout = e->context->timeout; /* the steps of a stream that enqueues have it, too */
-    return driver_of(e)->enqueue ? 2 * timeout + 1 : timeout;
+static lierne_status has_passed(const lierne_execution *e, void *event, bool *passed) {
+    return driver_of(e)->event_query(event, passed);
 }
 
 static lierne_status time_out(const lierne_execution *e, const lierne_watched_call *c) {
@@ -41,7 +28,7 @@ static lierne_status time_out(const lierne_execution *e, const lierne_watched_ca
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d: %s: the stream reached it and has not passed it after %g s: a "
                        "rank that it exchanges messages with is missing or late",
-                       e->context->rank, call, limit_of(e));
+                       e->context->rank, call, e->context->timeout);
 }
 
 static uint64_t read_epoch(const uint64_t *epoch) {
@@ -69,7 +56,7 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
         c->since = running ? now : 0;
     }
     c->passed = passed;
-    return !running || now - c->since <= limit_of(e)
+    return !running || now - c->since <= e->context->timeout
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                              "rank %d: %s of plan %d: the stream reached %s and has not passed it "
@@ -79,7 +66,7 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
                              c->enqueued == LIERNE_REPLAYS
                                  ? "a replay of a captured call"
                                  : "a call that the host was far ahead of",
-                             limit_of(e));
+                             e->context->timeout);
 }
 
 static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
@@ -92,21 +79,18 @@ static lierne_status of_device(const lierne_execution *e, const lierne_watched_c
 
 static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, double now) {
     bool passed = false;
-    lierne_status status = has_passed(e, c->ended, false, &passed);
+    lierne_status status = has_passed(e, c->ended, &passed);
     if (status == LIERNE_OK && !passed && c->since == 0) {
         bool begun = false;
-        status = has_passed(e, c->begun, true, &begun);
+        status = has_passed(e, c->begun, &begun);
         c->since = begun ? now : 0;
     }
     if (status != LIERNE_OK) {
         return of_device(e, c, status);
     }
     c->used = !passed;
-    if (passed && driver_of(e)->enqueue && e->status != LIERNE_OK) {
-        lierne_set_error(e->message);
-        return e->status;
-    }
-    return c->used && c->since > 0 && now - c->since > limit_of(e) ? time_out(e, c) : LIERNE_OK;
+    return c->used && c->since > 0 && now - c->since > e->context->timeout ? time_out(e, c)
+                                                                           : LIERNE_OK;
 }
 
 static lierne_status check(lierne_watched *watched, double now, bool *passed) {
@@ -125,9 +109,9 @@ static lierne_status check(lierne_watched *watched, double now, bool *passed) {
 }
 
 static lierne_status create_epochs(lierne_watch *w, const lierne_stream_driver *driver) {
-    LIERNE_TRY(driver->epochs_create ? driver->epochs_create(&w->epochs, 2) : LIERNE_OK);
-    w->replays = (lierne_counted_calls){.epochs = w->epochs, .enqueued = LIERNE_REPLAYS};
-    w->more.epochs = w->epochs ? &w->epochs[1] : NULL;
+    LIERNE_TRY(driver->epochs_create(&w->epochs, 2));
+    w->replays = (lierne_counted_calls){.epochs = &w->epochs[0], .enqueued = LIERNE_REPLAYS};
+    w->more.epochs = &w->epochs[1];
     return LIERNE_OK;
 }
 
@@ -139,7 +123,7 @@ lierne_status lierne_execution_create_watch(lierne_execution *e) {
     LIERNE_TRY(lierne_alloc(&e->watch, 1, sizeof *e->watch));
     e->watch->watched.check = check;
     e->watch->execution = e;
-    for (size_t i = 0; driver->event_create && i < LIERNE_WATCHED_CALLS; i++) {
+    for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].begun));
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].ended));
     }
@@ -173,16 +157,15 @@ void lierne_execution_destroy_watch(lierne_execution *e) {
 }
 
 static lierne_status record(const lierne_execution *e, void *stream, void *event) {
-    return event ? driver_of(e)->event_record(stream, event) : LIERNE_OK;
+    return driver_of(e)->event_record(stream, event);
 }
 
-/* A place for a call, or NULL. The one that was taken first is free first. Where work is enqueued,
- * calls do not overlap. */
+/* A place for a call, or NULL. The one that was taken first is free first. */
 static lierne_watched_call *find_place(lierne_execution *e) {
     lierne_watch *w = e->watch;
-    lierne_watched_call *c = &w->calls[driver_of(e)->enqueue ? 0 : w->next];
-    bool passed = !c->used || driver_of(e)->enqueue;
-    if (!passed && (has_passed(e, c->ended, false, &passed) != LIERNE_OK || !passed)) {
+    lierne_watched_call *c = &w->calls[w->next];
+    bool passed = !c->used;
+    if (!passed && (has_passed(e, c->ended, &passed) != LIERNE_OK || !passed)) {
         return NULL;
     }
     w->next = (w->next + 1) % LIERNE_WATCHED_CALLS;
@@ -261,7 +244,7 @@ static bool is_drained(lierne_execution *e) {
         for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
             bool passed = false;
             lierne_watched_call *c = &e->watch->calls[i];
-            drained &= !c->used || (has_passed(e, c->ended, false, &passed) == LIERNE_OK && passed);
+            drained &= !c->used || (has_passed(e, c->ended, &passed) == LIERNE_OK && passed);
         }
     }
     lierne_watchdog_leave(e->context->watchdog);
@@ -276,7 +259,7 @@ lierne_status lierne_execution_drain(lierne_execution *e) {
     double start = lierne_now();
     bool drained = is_drained(e);
     while (!drained &&
-           lierne_now() - start < (e->context->dead == LIERNE_OK ? limit_of(e) : MOMENT)) {
+           lierne_now() - start < (e->context->dead == LIERNE_OK ? e->context->timeout : MOMENT)) {
         nanosleep(&nap, NULL);
         drained = is_drained(e);
     }

@@ -1,8 +1,13 @@
-/* Runs executions over the transports of a context.
+/* The phase engine: runs executions over the transports of a context.
  *
  * A phase posts its messages, then makes its local copies while they are in flight. Messages are
  * delivered as they arrive. When all that the phase waits for is complete, the sums run and the
- * next phase begins. After the last phase the execution waits for the sends that lingered. */
+ * next phase begins. After the last phase the execution waits for the sends that lingered.
+ *
+ * On the stream of a device, copies and sums are launches. Where the host polls messages, as those
+ * of MPI, the caller's waits run the phases, and those of a phase are posted when the stream has
+ * passed what was launched for it. Where transports enqueue, the begin runs all phases at once: a
+ * poll returns what was just posted, and nothing that is enqueued depends on data. */
 #include "runtime/execute/execution.h"
 
 #include <stdio.h>
@@ -52,11 +57,6 @@ void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int
                                         .time = time});
 }
 
-lierne_status lierne_execution_begin_phase(lierne_execution *e) {
-    lierne_execution_record_phase(e, lierne_execution_expect_phase(e), 0);
-    return lierne_execution_post_phase(e);
-}
-
 /* The data of a sender that gave up may have changed before it was read here. */
 lierne_status lierne_execution_check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
@@ -86,10 +86,6 @@ static inline lierne_status sum(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_execution_sum(const lierne_execution *e) {
-    return sum(e);
-}
-
 /* What a phase delivers and sums and what the next one packs is launched together; after the last
  * phase nothing is waited for, the result is the stream's. */
 static lierne_status launch_all(lierne_execution *e, bool first) {
@@ -103,6 +99,9 @@ static lierne_status launch_all(lierne_execution *e, bool first) {
 }
 
 static lierne_status launch_phase(lierne_execution *e, bool first) {
+    if (e->enqueues) {
+        return launch_all(e, first);
+    }
     LIERNE_TRY(lierne_execution_enter_stream(e));
     lierne_status status = launch_all(e, first);
     e->launched = true;
@@ -118,12 +117,17 @@ static lierne_status end_phase(lierne_execution *e) {
     return LIERNE_OK;
 }
 
+static lierne_status begin_phase(lierne_execution *e) {
+    lierne_execution_record_phase(e, lierne_execution_expect_phase(e), 0);
+    return lierne_execution_post_phase(e);
+}
+
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
     while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
         LIERNE_TRY(end_phase(e));
         if (e->phase < e->phases.count) {
-            LIERNE_TRY(lierne_execution_begin_phase(e));
+            LIERNE_TRY(begin_phase(e));
         }
     }
     e->activity.turn = e->unposted > 0 ? e->call : -1;
@@ -135,7 +139,7 @@ lierne_status lierne_execution_start(lierne_execution *e) {
     if (lierne_execution_launches(e)) {
         LIERNE_TRY(launch_phase(e, true));
     }
-    LIERNE_TRY(lierne_execution_begin_phase(e));
+    LIERNE_TRY(begin_phase(e));
     return advance(e);
 }
 
