@@ -44,6 +44,7 @@ count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py
 count "${torchrun[@]}" 8 tests/python/torch_megatron.py
 count "${torchrun[@]}" 8 tests/python/torch_train.py
+count "${torchrun[@]}" 8 tests/python/torch_towers.py
 for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"
 done

@@ -28,8 +28,8 @@ LAYOUTS = {"fan-in": ({"tp": 2, "dp": 4}, {"tp": 2, "cp": 2, "dp": 2}),
 class Module:
     """The exchanges and the parameters of the encoder or of the LLM on this rank."""
 
-    def __init__(self, grid, over, shapes, length, seed):
-        self.grid, self.length = grid, length
+    def __init__(self, grid, over, shapes, length, seed, nsamples=BATCH):
+        self.grid, self.length, self.nsamples = grid, length, nsamples
         first = grid.rank_offset
         members = list(range(first, first + grid.size))
         self.member = dist.get_rank() in members
@@ -51,7 +51,7 @@ class Module:
         return lierne.Layout(self.grid, shape, "f64", placements)
 
     def move(self, src, dst, width=model.WIDTH, **adjoint):
-        shape = (BATCH, self.length, width)
+        shape = (self.nsamples, self.length, width)
         adjoint = {name: self.layout(shape, placements) for name, placements in adjoint.items()}
         return lierne.torch.Redistribute(self.context, self.layout(shape, src),
                                          self.layout(shape, dst), **adjoint)
