@@ -3,7 +3,6 @@
 #include "runtime/context/watchdog.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
