@@ -131,15 +131,15 @@ static void expect(const fused_case *c, const float *own, const float *sent, flo
 
 static bool untouched(const lierne_execution *e) {
     bool same = true;
-    for (int64_t i = 0; i < e->reserved; i++) {
-        same &= (unsigned char)e->memory[i] == 0xa5;
+    for (int64_t i = 0; i < e->memory.reserved; i++) {
+        same &= (unsigned char)e->memory.at[i] == 0xa5;
     }
     return same;
 }
 
 static void run_twice(const fused_case *c, lierne_execution *const e[2]) {
     float in[2][MOST], out[MOST], wanted[MOST];
-    cr_assert_eq(e[1]->reserved, 0, "what is exposed needs no staging");
+    cr_assert_eq(e[1]->memory.reserved, 0, "what is exposed needs no staging");
     for (int call = 0; call < 2; call++) {
         for (int i = 0; i < MOST; i++) {
             in[0][i] = (float)(3 * i + 1 + call) / 7;
@@ -147,7 +147,7 @@ static void run_twice(const fused_case *c, lierne_execution *const e[2]) {
         }
         memset(out, 0xa5, sizeof out);
         memset(wanted, 0xa5, sizeof wanted);
-        memset(e[0]->memory, 0xa5, (size_t)e[0]->reserved);
+        memset(e[0]->memory.at, 0xa5, (size_t)e[0]->memory.reserved);
         expect(c, in[0], in[1], wanted);
         for (int r = 0; r < 2; r++) {
             void *to = r == 0 ? out : NULL;

@@ -152,7 +152,7 @@ Test(shape, a_redistribution_follows_its_shape) {
 }
 
 static const void *memory_of(const world *w, int rank) {
-    return w->plans[rank]->requests[LIERNE_DIRECTION_ADJOINT][0].execution->memory;
+    return w->plans[rank]->requests[LIERNE_DIRECTION_ADJOINT][0].execution->memory.at;
 }
 
 Test(shape, memory_is_used_again) {

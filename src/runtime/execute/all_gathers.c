@@ -88,7 +88,7 @@ static bool looks_like_one(const lierne_execution *e, size_t number) {
 
 /* Where a piece lies in the heap; -1: not there. */
 static int64_t place_of(const lierne_execution *e, const lierne_heap *heap, piece p) {
-    int64_t place = lierne_heap_place(heap, e->memory);
+    int64_t place = lierne_heap_place(heap, e->memory.at);
     const lierne_subroute *s = &e->subroutes[0];
     return p.buffer == LIERNE_BUFFER_SCRATCH && place >= 0
                ? place + s->scratch + p.offset * (int64_t)s->size

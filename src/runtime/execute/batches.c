@@ -52,7 +52,7 @@ static lierne_status list_parts(const lierne_execution *e, lierne_execution_batc
 }
 
 static char *slot_of(const lierne_execution *e, const lierne_coalesced_message *m) {
-    char *memory = m->on_host ? e->host_memory : e->memory;
+    char *memory = m->on_host ? e->host.at : e->memory.at;
     return m->staging >= 0 ? memory + m->staging : NULL;
 }
 
@@ -77,15 +77,15 @@ static void list_postings(lierne_execution *e, const lierne_phase *phase) {
                              .parts = batch->parts ? &batch->parts[m->first] : NULL,
                              .nparts = m->count,
                              .in_window = m->in_window};
-        e->ordered += batch->transport->ordered;
+        e->flight.ordered += batch->transport->ordered;
     }
 }
 
 static void note_policy(lierne_execution *e, const lierne_transport *transport) {
     if (transport->streams) {
-        e->stream_only = transport;
+        e->stream.stream_only = transport;
     } else {
-        e->polled_only = transport;
+        e->stream.polled_only = transport;
     }
 }
 
@@ -112,14 +112,14 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
 }
 
 bool lierne_execution_withdraw(lierne_execution *e) {
-    e->quiet |= !e->withdrawn;
-    for (int b = 0; !e->withdrawn && b < LIERNE_MAX_TRANSPORTS; b++) {
+    e->flight.quiet |= !e->flight.withdrawn;
+    for (int b = 0; !e->flight.withdrawn && b < LIERNE_MAX_TRANSPORTS; b++) {
         if (e->batches[b].batch) {
-            e->quiet &= e->batches[b].transport->withdraw(e->batches[b].batch);
+            e->flight.quiet &= e->batches[b].transport->withdraw(e->batches[b].batch);
         }
     }
-    e->withdrawn = true;
-    return e->quiet;
+    e->flight.withdrawn = true;
+    return e->flight.quiet;
 }
 
 void lierne_execution_destroy_batches(lierne_execution *e) {

@@ -15,7 +15,7 @@ bool lierne_execution_captures(const lierne_execution *e, const void *stream) {
 }
 
 bool lierne_execution_was_captured(const lierne_execution *e) {
-    return e->was_captured;
+    return e->stream.was_captured;
 }
 
 /* Whether messages connect ranks in the first call: those of all-gathers may. */
@@ -37,12 +37,12 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
     if (!lierne_execution_captures(e, stream)) {
         return LIERNE_OK;
     }
-    if (e->polled_only) {
+    if (e->stream.polled_only) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "rank %d: %s: the stream is being captured, and the host must poll "
                            "messages of transport %s, which a replay does not do: use transports "
                            "that work on streams, or end the capture",
-                           rank, e->name, e->polled_only->name);
+                           rank, e->name, e->stream.polled_only->name);
     }
     if (inflight > 1) {
         return LIERNE_FAIL(
@@ -51,7 +51,7 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
             "(max_inflight), must have 1: replays cannot take another one in turn",
             rank, e->name, inflight);
     }
-    return e->was_called || !connects_late(e)
+    return e->stream.was_called || !connects_late(e)
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "rank %d: %s: the stream is being captured in the first call, and an "

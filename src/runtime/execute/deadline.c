@@ -11,10 +11,10 @@
 
 /* Messages of the phases so far. */
 static size_t posted(const lierne_execution *e) {
-    if (e->phase >= e->phases.count) {
+    if (e->cursor.phase >= e->phases.count) {
         return e->messages.count;
     }
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     return phase->first + phase->nrecvs + phase->nsends;
 }
 
@@ -23,7 +23,7 @@ static size_t posted(const lierne_execution *e) {
 static size_t find_missing(const lierne_execution *e, size_t from, const int *peers, int n) {
     size_t i = from;
     for (bool found = false; i < posted(e) && !found; i += !found) {
-        found = e->waiting[i] != LIERNE_WAIT_NONE;
+        found = e->flight.waiting[i] != LIERNE_WAIT_NONE;
         for (int k = 0; k < n; k++) {
             found &= peers[k] != e->messages.at[i].peer;
         }
@@ -48,10 +48,10 @@ void lierne_execution_record_missing(const lierne_execution *e) {
     const lierne_recorder *r = &e->context->recorder;
     int peers[MOST_RECORDED], n = 0;
     lierne_entry record = {.kind = LIERNE_RECORD_WAIT,
-                           .what = e->what,
+                           .what = e->record.what,
                            .stage = (int)lierne_execution_stage(e),
-                           .plan = e->plan,
-                           .number = e->number,
+                           .plan = e->record.plan,
+                           .number = e->record.number,
                            .time = lierne_recorder_now(r)};
     size_t i = find_missing(e, 0, peers, n);
     while (i < posted(e) && n < MOST_RECORDED) {
@@ -64,22 +64,23 @@ void lierne_execution_record_missing(const lierne_execution *e) {
 
 /* Once while nothing changes: a long wait must not fill the ring. */
 static void note_wait(lierne_execution *e) {
-    size_t missing = e->pending + e->lingering;
+    size_t missing = e->flight.pending + e->flight.lingering;
     lierne_recorder_beat(&e->context->recorder);
-    if (missing != e->clock.missing) {
-        e->clock.missing = missing;
+    if (missing != e->flight.clock.missing) {
+        e->flight.clock.missing = missing;
         lierne_execution_record_missing(e);
     }
 }
 
 size_t lierne_execution_stage(const lierne_execution *e) {
-    return e->phase > 0 && e->phase == e->phases.count ? e->phase - 1 : e->phase;
+    return e->cursor.phase > 0 && e->cursor.phase == e->phases.count ? e->cursor.phase - 1
+                                                                     : e->cursor.phase;
 }
 
 static lierne_status time_out(const lierne_execution *e) {
     char missing[128], call[LIERNE_CALL_TEXT];
     lierne_execution_print_call(call, e);
-    if (e->launched && e->deferred) {
+    if (e->stream.launched && e->flight.deferred) {
         return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: %s, stage %zu of %zu: the stream has not done the work before "
                            "its messages within %g s",
@@ -91,7 +92,8 @@ static lierne_status time_out(const lierne_execution *e) {
                        "rank %d: %s, stage %zu of %zu: %zu of %zu messages missing after %g s, "
                        "with rank %s",
                        e->context->rank, call, lierne_execution_stage(e), e->phases.count,
-                       e->pending + e->lingering, posted(e), e->context->timeout, missing);
+                       e->flight.pending + e->flight.lingering, posted(e), e->context->timeout,
+                       missing);
 }
 
 /* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */
@@ -101,10 +103,11 @@ static lierne_status check_given_up(const lierne_execution *e) {
     if (!control->failures || !control->failures->any_gave_up(self)) {
         return LIERNE_OK;
     }
-    const lierne_phase *phase = e->phase < e->phases.count ? &e->phases.at[e->phase] : NULL;
+    const lierne_phase *phase =
+        e->cursor.phase < e->phases.count ? &e->phases.at[e->cursor.phase] : NULL;
     for (size_t i = 0; i < posted(e); i++) {
         bool received = phase && i >= phase->first && i < phase->first + phase->nrecvs;
-        if (e->waiting[i] != LIERNE_WAIT_NONE || received) {
+        if (e->flight.waiting[i] != LIERNE_WAIT_NONE || received) {
             LIERNE_TRY(lierne_context_gave_up(e->context, e->messages.at[i].peer));
         }
     }
@@ -115,7 +118,7 @@ static lierne_status check_given_up(const lierne_execution *e) {
 static lierne_status check_peers(const lierne_execution *e) {
     for (size_t i = 0; i < posted(e); i++) {
         int peer = e->messages.at[i].peer;
-        lierne_status status = e->waiting[i] == LIERNE_WAIT_NONE
+        lierne_status status = e->flight.waiting[i] == LIERNE_WAIT_NONE
                                    ? LIERNE_OK
                                    : lierne_context_peer_alive(e->context, peer);
         if (status != LIERNE_OK) {
@@ -128,7 +131,7 @@ static lierne_status check_peers(const lierne_execution *e) {
 }
 
 lierne_status lierne_execution_check_clock(lierne_execution *e) {
-    lierne_wait_clock *w = &e->clock;
+    lierne_wait_clock *w = &e->flight.clock;
     if (w->polls++ % POLLS_PER_CLOCK != 0) {
         return LIERNE_OK;
     }

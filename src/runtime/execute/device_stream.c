@@ -10,11 +10,11 @@
 /* Whether the host may poll messages of a call on a stream. */
 static bool can_poll(const lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    return e->recorded && driver && driver->event_query;
+    return e->stream.recorded && driver && driver->event_query;
 }
 
 static bool can_stream(const lierne_execution *e) {
-    return !e->polled_only || can_poll(e);
+    return !e->stream.polled_only || can_poll(e);
 }
 
 static lierne_status reject_stream(const lierne_execution *e) {
@@ -27,15 +27,17 @@ static lierne_status reject_stream(const lierne_execution *e) {
     }
     return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                        "rank %d: %s: transport %s must be polled, which a %s stream cannot do: %s",
-                       context->rank, e->name, e->polled_only->name, context->stream_driver->name,
-                       e->stream_only ? "leave it out of LIERNE_TRANSPORTS"
-                                      : "pass NULL in place of the stream, or leave it out of "
-                                        "LIERNE_TRANSPORTS");
+                       context->rank, e->name, e->stream.polled_only->name,
+                       context->stream_driver->name,
+                       e->stream.stream_only
+                           ? "leave it out of LIERNE_TRANSPORTS"
+                           : "pass NULL in place of the stream, or leave it out of "
+                             "LIERNE_TRANSPORTS");
 }
 
 bool lierne_execution_needs_stream(const lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    return e->stream_only || (driver && driver->required);
+    return e->stream.stream_only || (driver && driver->required);
 }
 
 /* A stream that waited for a host, which may wait for the stream, could wait forever. */
@@ -52,32 +54,32 @@ lierne_status lierne_execution_check_stream(const lierne_execution *e, const voi
                            "default stream pass cudaStreamLegacy or cudaStreamPerThread",
                            e->context->rank, e->name, e->context->memory->name);
     }
-    return !e->stream_only
+    return !e->stream.stream_only
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "rank %d: %s: transport %s serves calls on a stream only, and stream "
                              "is NULL: %s",
-                             e->context->rank, e->name, e->stream_only->name,
-                             e->polled_only ? "leave it out of LIERNE_TRANSPORTS"
-                                            : "pass a stream, or leave it out of "
-                                              "LIERNE_TRANSPORTS");
+                             e->context->rank, e->name, e->stream.stream_only->name,
+                             e->stream.polled_only ? "leave it out of LIERNE_TRANSPORTS"
+                                                   : "pass a stream, or leave it out of "
+                                                     "LIERNE_TRANSPORTS");
 }
 
 lierne_status lierne_execution_create_stream_state(lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    LIERNE_TRY(driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK);
+    LIERNE_TRY(driver->fence_create ? driver->fence_create(&e->stream.fence) : LIERNE_OK);
     return lierne_execution_create_watch(e);
 }
 
 void lierne_execution_destroy_stream_state(lierne_execution *e) {
     lierne_execution_destroy_watch(e);
-    if (e->fence) {
-        e->context->stream_driver->fence_destroy(e->fence);
+    if (e->stream.fence) {
+        e->context->stream_driver->fence_destroy(e->stream.fence);
     }
 }
 
 void lierne_execution_set_stream(lierne_execution *e, void *stream) {
-    e->stream = stream;
+    e->stream.at = stream;
     for (int b = 0; b < e->context->ncarriers; b++) {
         const lierne_execution_batch *batch = &e->batches[b];
         if (batch->batch && batch->transport->streams) {
@@ -88,8 +90,8 @@ void lierne_execution_set_stream(lierne_execution *e, void *stream) {
 
 lierne_status lierne_execution_enter_stream(lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    LIERNE_TRY(driver->begin ? driver->begin(e->stream, e->fence) : LIERNE_OK);
-    lierne_status status = lierne_execution_open_watched(e, e->stream);
+    LIERNE_TRY(driver->begin ? driver->begin(e->stream.at, e->stream.fence) : LIERNE_OK);
+    lierne_status status = lierne_execution_open_watched(e, e->stream.at);
     return status == LIERNE_OK ? LIERNE_OK : lierne_execution_leave_stream(e, status);
 }
 
@@ -97,8 +99,9 @@ lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status s
     const lierne_stream_driver *driver = e->context->stream_driver;
     char message[LIERNE_MESSAGE_SIZE];
     snprintf(message, sizeof message, "%s", lierne_error_text());
-    lierne_status closed = lierne_execution_close_watched(e, e->stream);
-    lierne_status finished = driver->finish ? driver->finish(e->stream, e->fence) : LIERNE_OK;
+    lierne_status closed = lierne_execution_close_watched(e, e->stream.at);
+    lierne_status finished =
+        driver->finish ? driver->finish(e->stream.at, e->stream.fence) : LIERNE_OK;
     if (status != LIERNE_OK) {
         lierne_set_error(message);
         return status;
@@ -107,11 +110,11 @@ lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status s
 }
 
 lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     *passed = true;
-    if (e->launched && phase->nrecvs + phase->nsends > 0) {
-        LIERNE_TRY(e->context->stream_driver->event_query(e->fence, passed));
-        e->launched = !*passed;
+    if (e->stream.launched && phase->nrecvs + phase->nsends > 0) {
+        LIERNE_TRY(e->context->stream_driver->event_query(e->stream.fence, passed));
+        e->stream.launched = !*passed;
     }
     return LIERNE_OK;
 }

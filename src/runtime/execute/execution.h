@@ -150,67 +150,91 @@ typedef enum lierne_wait {
     LIERNE_WAIT_END = 2    /* the end of the execution */
 } lierne_wait;
 
+/* Where it stands in its routes, in the running call or the last one. */
+typedef struct lierne_execution_cursor {
+    lierne_reduction reduction;
+    bool in_place; /* in and out are one buffer, of some subroute */
+    bool finished;
+    size_t phase;         /* the current one */
+    int64_t arriving;     /* bytes that its messages bring */
+    lierne_status status; /* of a call that failed */
+    char message[LIERNE_MESSAGE_SIZE];
+} lierne_execution_cursor;
+
+/* Its messages in flight. */
+typedef struct lierne_execution_flight {
+    int match;
+    uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
+    size_t pending;   /* messages that the phase waits for */
+    size_t lingering; /* messages that only the end waits for */
+    bool deferred;    /* the phase waits for its turn to post */
+    size_t ordered;   /* messages on transports that are ordered */
+    size_t unposted;  /* those that the call has still to post */
+    lierne_wait_clock clock;
+    bool withdrawn;
+    bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
+} lierne_execution_flight;
+
+/* Calls on streams. */
+typedef struct lierne_execution_stream {
+    /* One of its transports that a call on a stream, or one without, cannot use; or NULL. */
+    const lierne_transport *polled_only;
+    const lierne_transport *stream_only;
+    lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
+    lierne_watch *watch;       /* where calls are detached, else NULL */
+    void *fence;               /* of the stream driver, where it has them */
+    void *at;                  /* of the running call */
+    bool used;                 /* the running call is on one */
+    bool enqueues;             /* and the host need not poll its messages */
+    bool captures;             /* and it is being captured */
+    bool launched;             /* it may not have passed what the phase needs */
+    bool was_captured;         /* some call was: replays use the memory, at any time */
+    bool was_called;           /* some call was not */
+} lierne_execution_stream;
+
+/* What the recorder tells of the running call. */
+typedef struct lierne_recorded_call {
+    int plan;
+    int what;        /* a lierne_record_call */
+    int64_t number;  /* of this plan and direction */
+    int64_t call;    /* of the context */
+    int64_t started; /* by the recorder's clock */
+    int64_t bytes;   /* of all messages, sent and received */
+} lierne_recorded_call;
+
+/* Memory that it allocated while planning. capacity: at least what is reserved; it may have been
+ * another execution's. */
+typedef struct lierne_execution_memory {
+    char *at;
+    int64_t reserved;
+    int64_t capacity;
+} lierne_execution_memory;
+
 struct lierne_execution {
     lierne_activity activity; /* first */
     lierne_context *context;
     const char *name;
-    int plan;
-    int what;       /* a lierne_record_call */
-    int64_t number; /* of the call, of this plan and direction */
-    int match;
     lierne_subroute *subroutes;
     size_t nsubroutes;
     bool is_only;      /* no other execution has its routes: the other requests of a plan */
     bool uses_windows; /* some message is packed in one: recorded when it is connected */
     LIERNE_VEC(lierne_segment) segments;
     LIERNE_VEC(lierne_coalesced_message) messages;
-    int64_t bytes; /* of all messages, sent and received */
     LIERNE_VEC(lierne_phase) phases;
     LIERNE_VEC(lierne_staging_pipeline) pipelines;
     lierne_execution_batch batches[LIERNE_MAX_TRANSPORTS]; /* one per transport of the context */
-    /* One of its transports that a call on a stream, or one without, cannot use; or NULL. */
-    const lierne_transport *polled_only;
-    const lierne_transport *stream_only;
-    char *memory;                 /* scratch of the subroutes, then staging slots */
-    int64_t reserved;             /* bytes of memory */
-    lierne_shared_output *output; /* or NULL: the caller's */
-    int64_t capacity;             /* at least reserved: memory may have been another execution's */
-    char *host_memory;            /* staging slots of messages that are staged there */
-    int64_t host_reserved;
-    int64_t host_capacity;
-    uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
+    lierne_execution_memory memory; /* scratch of the subroutes, then staging slots */
+    lierne_execution_memory host;   /* staging slots of messages that are staged there */
+    lierne_shared_output *output;   /* or NULL: the caller's */
     lierne_contribution *contributions;
     lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
     lierne_short_call *short_call; /* or NULL: some message is not short */
-    lierne_reduction reduction;    /* of the running call */
-    bool in_place; /* in and out of the running call are one buffer, of some subroute */
     bool running;
-    bool abandoned; /* a run failed: messages may still be in flight */
-    bool finished;
-    lierne_status status; /* of a run that failed */
-    char message[LIERNE_MESSAGE_SIZE];
-    size_t phase;     /* the current one */
-    int64_t arriving; /* bytes that its messages bring */
-    size_t pending;   /* messages that it waits for */
-    size_t lingering; /* messages that only the end waits for */
-    bool deferred;    /* the phase waits for its turn to post */
-    size_t ordered;   /* messages on transports that are ordered */
-    size_t unposted;  /* messages of the run still to post on transports that are ordered */
-    int64_t call;     /* number of the running call */
-    int64_t started;  /* by the recorder's clock */
-    lierne_wait_clock clock;
-    lierne_watch *watch; /* where calls are detached, else NULL */
-    bool on_stream;      /* the running call */
-    bool enqueues;       /* it is on a stream, and the host need not poll its messages */
-    bool captures;       /* its stream is being captured */
-    bool was_captured;   /* some call was: replays use its memory, at any time */
-    bool was_called;     /* some call was not */
-    bool launched;       /* it polls, and the stream may not have passed what its phase needs */
-    void *stream;        /* of the running call */
-    void *fence;         /* of the stream driver, where it has them */
-    lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
-    bool withdrawn;
-    bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
+    bool abandoned; /* a call failed: messages may still be in flight */
+    lierne_execution_cursor cursor;
+    lierne_execution_flight flight;
+    lierne_execution_stream stream;
+    lierne_recorded_call record;
 };
 
 /* Rounds bytes up to a whole number of cache lines. */
@@ -293,7 +317,7 @@ void lierne_fused_sums_release(const lierne_execution *e);
 /* Which call the running one is: "forward 6 of plan 3". */
 static inline void lierne_execution_print_call(char text[LIERNE_CALL_TEXT],
                                                const lierne_execution *e) {
-    lierne_call_print(text, e->name, e->number, e->plan);
+    lierne_call_print(text, e->name, e->record.number, e->record.plan);
 }
 
 /* The error of a sender of the current phase that gave up. */

@@ -6,15 +6,15 @@
 #include "runtime/transport/heap.h"
 
 static bool is_outside(const lierne_execution *e, const lierne_heap *heap) {
-    return e->reserved > 0 && lierne_heap_place(heap, e->memory) < 0;
+    return e->memory.reserved > 0 && lierne_heap_place(heap, e->memory.at) < 0;
 }
 
 static void move(lierne_execution *e, lierne_heap *heap) {
-    void *memory = is_outside(e, heap) ? lierne_heap_take(heap, e->reserved) : NULL;
+    void *memory = is_outside(e, heap) ? lierne_heap_take(heap, e->memory.reserved) : NULL;
     if (memory) {
-        e->context->memory->free(e->memory);
-        e->memory = memory;
-        e->capacity = e->reserved;
+        e->context->memory->free(e->memory.at);
+        e->memory.at = memory;
+        e->memory.capacity = e->memory.reserved;
         lierne_execution_place_slots(e);
     }
 }
@@ -27,7 +27,8 @@ lierne_status lierne_execution_use_heap(lierne_context *context,
         return LIERNE_OK;
     }
     for (size_t i = 0; i < n; i++) {
-        bytes += is_outside(executions[i], heap) ? lierne_heap_align(executions[i]->reserved) : 0;
+        bytes +=
+            is_outside(executions[i], heap) ? lierne_heap_align(executions[i]->memory.reserved) : 0;
     }
     LIERNE_TRY(lierne_context_add_to_heap(context, bytes));
     for (size_t i = 0; i < n; i++) {

@@ -334,7 +334,7 @@ bool lierne_fused_sums_hold(const lierne_execution *e, const lierne_coalesced_me
                             size_t segment, const lierne_part *part) {
     lierne_fused_sums *f = e->fused;
     int64_t landing = f->landing_of[segment];
-    if (landing < 0 || !f->holds[e->phase] || e->in_place) {
+    if (landing < 0 || !f->holds[e->cursor.phase] || e->cursor.in_place) {
         return false;
     }
     lierne_landing *l = &f->landings.at[landing];

@@ -22,7 +22,7 @@ static const char *start_of(const lierne_execution *e, const lierne_coalesced_me
 /* Packs a message's segments into its staging slot, or unpacks them. */
 static void pack_message(const lierne_execution *e, const lierne_coalesced_message *m,
                          bool unpack) {
-    char *staged = e->memory + m->staging;
+    char *staged = e->memory.at + m->staging;
     for (size_t i = 0; i < m->count; i++) {
         const lierne_segment *segment = &e->segments.at[m->first + i];
         const lierne_subroute *subroute = segment->subroute;
@@ -48,7 +48,7 @@ static void pack_message(const lierne_execution *e, const lierne_coalesced_messa
 void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
                                    const lierne_part *part) {
     const lierne_message *message = segment->message;
-    e->context->memory->copy_blocks((size_t)e->arriving, segment->subroute->size,
+    e->context->memory->copy_blocks((size_t)e->cursor.arriving, segment->subroute->size,
                                     segment->subroute->base[message->buffer], message->blocks.at,
                                     message->blocks.count, part->base, part->blocks, part->nblocks);
 }
@@ -112,21 +112,21 @@ static const lierne_posting *refresh(const lierne_execution *e, const lierne_coa
 static lierne_status post(lierne_execution *e, const lierne_execution_batch *batch,
                           const lierne_posting *postings, size_t n) {
     const lierne_transport *t = batch->transport;
-    e->unposted -= t->ordered ? n : 0;
+    e->flight.unposted -= t->ordered ? n : 0;
     if (n == 0) {
         return LIERNE_OK;
     }
     return postings[0].all_gathers ? t->all_gathers->post(batch->batch, postings, n)
-                                   : t->post(batch->batch, e->match, postings, n);
+                                   : t->post(batch->batch, e->flight.match, postings, n);
 }
 
 lierne_status lierne_execution_post_pipeline(lierne_execution *e,
                                              lierne_staging_pipeline *pipeline) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     const lierne_coalesced_message *messages = &e->messages.at[phase->first];
     while (pipeline->next >= 0) {
         const lierne_coalesced_message *m = &messages[pipeline->next];
-        if (m->predecessor >= 0 && e->waiting[phase->first + (size_t)m->predecessor]) {
+        if (m->predecessor >= 0 && e->flight.waiting[phase->first + (size_t)m->predecessor]) {
             return LIERNE_OK;
         }
         LIERNE_TRY(post(e, &e->batches[m->batch], refresh(e, m), 1));
@@ -143,7 +143,7 @@ static bool posted_at_once(const lierne_execution *e, const lierne_coalesced_mes
 
 /* Posts the messages of the phase that one transport serves and that need not wait for a slot. */
 static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *batch) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     size_t end = phase->first + phase->nrecvs + phase->nsends, first = batch->next, index;
     for (; batch->next < batch->messages.count; batch->next++) {
         if ((index = batch->messages.at[batch->next]) >= end) {
@@ -162,8 +162,9 @@ static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *bat
 
 /* Whether an execution that began before this one has still to post on an ordered transport. */
 static bool must_defer(const lierne_execution *e) {
-    for (const lierne_activity *a = e->context->in_flight; a && e->unposted > 0; a = a->next) {
-        if (a->turn >= 0 && a->turn < e->call) {
+    for (const lierne_activity *a = e->context->in_flight; a && e->flight.unposted > 0;
+         a = a->next) {
+        if (a->turn >= 0 && a->turn < e->record.call) {
             return true;
         }
     }
@@ -171,12 +172,12 @@ static bool must_defer(const lierne_execution *e) {
 }
 
 lierne_status lierne_execution_post_phase(lierne_execution *e) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     bool passed;
     LIERNE_TRY(lierne_execution_check_launched(e, &passed));
     e->activity.awaits_stream = !passed;
-    e->deferred = !passed || must_defer(e);
-    if (e->deferred) {
+    e->flight.deferred = !passed || must_defer(e);
+    if (e->flight.deferred) {
         return LIERNE_OK;
     }
     for (size_t i = phase->first_pipeline; i < phase->first_pipeline + phase->npipelines; i++) {

@@ -17,7 +17,7 @@ static bool in_place(const lierne_subroute *subroute, const lierne_place *from,
 }
 
 static lierne_reduction reduction_of(const lierne_execution *e, const lierne_op *op) {
-    return e->reduction == LIERNE_REDUCTION_SUM ? op->reduction : e->reduction;
+    return e->cursor.reduction == LIERNE_REDUCTION_SUM ? op->reduction : e->cursor.reduction;
 }
 
 static void reduce(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op,
@@ -93,8 +93,8 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
 void lierne_execution_run_ops(const lierne_execution *e, bool sums) {
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_subroute *subroute = &e->subroutes[p];
-        if (e->phase < subroute->route->stages.count) {
-            const lierne_stage *s = &subroute->route->stages.at[e->phase];
+        if (e->cursor.phase < subroute->route->stages.count) {
+            const lierne_stage *s = &subroute->route->stages.at[e->cursor.phase];
             run_ops(e, subroute, sums ? &s->sums : &s->copies);
         }
     }

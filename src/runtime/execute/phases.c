@@ -16,7 +16,7 @@
  * and sums write to the input. */
 static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m) {
     bool later = m->lingers;
-    if (!e->in_place) {
+    if (!e->cursor.in_place) {
         return later;
     }
     for (size_t i = m->first; later && i < m->first + m->count; i++) {
@@ -27,31 +27,31 @@ static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m
 }
 
 int64_t lierne_execution_expect_phase(lierne_execution *e) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     size_t n = phase->nrecvs + phase->nsends;
     int64_t bytes = 0;
-    e->arriving = 0;
+    e->cursor.arriving = 0;
     for (size_t i = phase->first; i < phase->first + n; i++) {
         bool receives = i < phase->first + phase->nrecvs;
         bool later = !receives && lingers(e, &e->messages.at[i]);
-        e->arriving += receives ? e->messages.at[i].bytes : 0;
-        e->waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
-        e->pending += !later;
-        e->lingering += later;
+        e->cursor.arriving += receives ? e->messages.at[i].bytes : 0;
+        e->flight.waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
+        e->flight.pending += !later;
+        e->flight.lingering += later;
         bytes += e->messages.at[i].bytes;
     }
     return bytes;
 }
 
 void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     bool any = phase->nrecvs + phase->nsends > 0;
     lierne_recorder_add(&e->context->recorder,
                         &(lierne_entry){.kind = LIERNE_RECORD_STAGE,
-                                        .what = e->what,
-                                        .stage = (int)e->phase,
-                                        .plan = e->plan,
-                                        .number = e->number,
+                                        .what = e->record.what,
+                                        .stage = (int)e->cursor.phase,
+                                        .plan = e->record.plan,
+                                        .number = e->record.number,
                                         .peer = any ? e->messages.at[phase->first].peer : -1,
                                         .bytes = bytes,
                                         .time = time});
@@ -61,7 +61,7 @@ void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int
 lierne_status lierne_execution_check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     if (phase->nrecvs == 0 || !control->failures || !control->failures->any_gave_up(self)) {
         return LIERNE_OK;
     }
@@ -92,19 +92,19 @@ static lierne_status launch_all(lierne_execution *e, bool first) {
     if (!first) {
         LIERNE_TRY(lierne_execution_launch(e, LIERNE_RECORDED_DELIVER));
         LIERNE_TRY(sum(e));
-        e->phase++;
+        e->cursor.phase++;
     }
-    return e->phase < e->phases.count ? lierne_execution_launch(e, LIERNE_RECORDED_SEND)
-                                      : LIERNE_OK;
+    return e->cursor.phase < e->phases.count ? lierne_execution_launch(e, LIERNE_RECORDED_SEND)
+                                             : LIERNE_OK;
 }
 
 static lierne_status launch_phase(lierne_execution *e, bool first) {
-    if (e->enqueues) {
+    if (e->stream.enqueues) {
         return launch_all(e, first);
     }
     LIERNE_TRY(lierne_execution_enter_stream(e));
     lierne_status status = launch_all(e, first);
-    e->launched = true;
+    e->stream.launched = true;
     return lierne_execution_leave_stream(e, status);
 }
 
@@ -113,7 +113,7 @@ static lierne_status end_phase(lierne_execution *e) {
         return launch_phase(e, false);
     }
     LIERNE_TRY(sum(e));
-    e->phase++;
+    e->cursor.phase++;
     return LIERNE_OK;
 }
 
@@ -124,14 +124,14 @@ static lierne_status begin_phase(lierne_execution *e) {
 
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
-    while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
+    while (e->flight.pending == 0 && !e->flight.deferred && e->cursor.phase < e->phases.count) {
         LIERNE_TRY(end_phase(e));
-        if (e->phase < e->phases.count) {
+        if (e->cursor.phase < e->phases.count) {
             LIERNE_TRY(begin_phase(e));
         }
     }
-    e->activity.turn = e->unposted > 0 ? e->call : -1;
-    e->finished = e->phase == e->phases.count && e->lingering == 0;
+    e->activity.turn = e->flight.unposted > 0 ? e->record.call : -1;
+    e->cursor.finished = e->cursor.phase == e->phases.count && e->flight.lingering == 0;
     return LIERNE_OK;
 }
 
@@ -145,14 +145,14 @@ lierne_status lierne_execution_start(lierne_execution *e) {
 
 static lierne_status complete(lierne_execution *e, size_t index) {
     const lierne_coalesced_message *m = &e->messages.at[index];
-    lierne_wait waited = (lierne_wait)e->waiting[index];
-    e->waiting[index] = LIERNE_WAIT_NONE;
+    lierne_wait waited = (lierne_wait)e->flight.waiting[index];
+    e->flight.waiting[index] = LIERNE_WAIT_NONE;
     if (waited == LIERNE_WAIT_END) {
-        e->lingering--;
+        e->flight.lingering--;
         return LIERNE_OK;
     }
-    const lierne_phase *phase = &e->phases.at[e->phase];
-    e->pending--;
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
+    e->flight.pending--;
     if (index < phase->first + phase->nrecvs) {
         lierne_execution_deliver(e, m);
     }
@@ -172,24 +172,24 @@ static lierne_status collect(lierne_execution *e, bool *moved) {
         }
         *moved |= n > 0;
     }
-    if (e->deferred) {
+    if (e->flight.deferred) {
         LIERNE_TRY(lierne_execution_post_phase(e));
-        *moved |= !e->deferred;
+        *moved |= !e->flight.deferred;
     }
     return *moved ? advance(e) : LIERNE_OK;
 }
 
 void lierne_execution_fail(lierne_execution *e, lierne_status status) {
     if (status != LIERNE_OK) {
-        e->status = status;
-        e->finished = true;
-        snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
+        e->cursor.status = status;
+        e->cursor.finished = true;
+        snprintf(e->cursor.message, sizeof e->cursor.message, "%s", lierne_error_text());
     }
 }
 
 bool lierne_execution_progress(lierne_execution *e) {
     bool moved = false;
-    if (e->finished) {
+    if (e->cursor.finished) {
         return false;
     }
     lierne_status status = collect(e, &moved);

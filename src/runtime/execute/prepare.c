@@ -98,7 +98,7 @@ static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *
     lierne_segment segment = {subroute, message};
     int64_t bytes = message->elements * (int64_t)subroute->size;
     m->bytes += bytes;
-    e->bytes += bytes;
+    e->record.bytes += bytes;
     m->count++;
     return LIERNE_VEC_PUSH(&e->segments, segment);
 }
@@ -170,44 +170,44 @@ static lierne_status add_phases(lierne_execution *e) {
 /* Memory that another execution had, if that is enough; else of its own. */
 static lierne_status take_memory(lierne_execution *e, lierne_spare *spare) {
     void *memory = spare->memory;
-    if (memory && spare->bytes >= e->reserved) {
-        e->capacity = spare->bytes;
+    if (memory && spare->bytes >= e->memory.reserved) {
+        e->memory.capacity = spare->bytes;
         spare->memory = NULL;
     } else {
-        LIERNE_TRY(lierne_context_alloc_scratch(&memory, e->context, e->reserved));
+        LIERNE_TRY(lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
     }
-    e->memory = memory;
+    e->memory.at = memory;
     return LIERNE_OK;
 }
 
 static lierne_status take_host_memory(lierne_execution *e, lierne_spare *spare) {
     void *memory = spare->host_memory;
-    if (e->host_reserved == 0) {
+    if (e->host.reserved == 0) {
         return LIERNE_OK;
     }
-    if (memory && spare->host_bytes >= e->host_reserved) {
-        e->host_capacity = spare->host_bytes;
+    if (memory && spare->host_bytes >= e->host.reserved) {
+        e->host.capacity = spare->host_bytes;
         spare->host_memory = NULL;
     } else {
-        LIERNE_TRY(e->context->memory->alloc_host(&memory, (size_t)e->host_reserved));
+        LIERNE_TRY(e->context->memory->alloc_host(&memory, (size_t)e->host.reserved));
     }
-    e->host_memory = memory;
+    e->host.at = memory;
     return LIERNE_OK;
 }
 
 /* Scratch of the subroutes, then staging slots. */
 static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
-    e->reserved = 0;
+    e->memory.reserved = 0;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         lierne_subroute *subroute = &e->subroutes[p];
-        subroute->scratch = e->reserved;
-        e->reserved += lierne_execution_align(subroute->route->elements[LIERNE_BUFFER_SCRATCH] *
-                                              (int64_t)subroute->size);
+        subroute->scratch = e->memory.reserved;
+        e->memory.reserved += lierne_execution_align(
+            subroute->route->elements[LIERNE_BUFFER_SCRATCH] * (int64_t)subroute->size);
     }
-    int64_t bytes[2] = {e->reserved, 0};
+    int64_t bytes[2] = {e->memory.reserved, 0};
     LIERNE_TRY(lierne_execution_assign_staging(e, bytes));
-    e->reserved = e->capacity = bytes[0];
-    e->host_reserved = e->host_capacity = bytes[1];
+    e->memory.reserved = e->memory.capacity = bytes[0];
+    e->host.reserved = e->host.capacity = bytes[1];
     LIERNE_TRY(take_memory(e, spare));
     return take_host_memory(e, spare);
 }
@@ -238,7 +238,7 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_execution_create_batches(e));
     LIERNE_TRY(lierne_fused_sums_create(e));
     LIERNE_TRY(lierne_short_call_create(e));
-    LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
+    LIERNE_TRY(lierne_alloc(&e->flight.waiting, e->messages.count, sizeof *e->flight.waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_stream_state(e));
         LIERNE_TRY(record(e));
@@ -297,14 +297,14 @@ static void drop(lierne_activity *activity) {
     lierne_mem_free(e->messages.at);
     lierne_mem_free(e->phases.at);
     lierne_mem_free(e->pipelines.at);
-    if (quiet || e->reserved == 0) {
-        lierne_context_free_scratch(e->context, e->memory);
+    if (quiet || e->memory.reserved == 0) {
+        lierne_context_free_scratch(e->context, e->memory.at);
     }
-    if (quiet && e->host_memory) {
-        e->context->memory->free_host(e->host_memory);
+    if (quiet && e->host.at) {
+        e->context->memory->free_host(e->host.at);
     }
     lierne_shared_output_destroy(e->output, quiet);
-    lierne_mem_free(e->waiting);
+    lierne_mem_free(e->flight.waiting);
     lierne_mem_free(e->contributions);
     lierne_fused_sums_destroy(e->fused);
     lierne_short_call_destroy(e);
@@ -335,8 +335,8 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
 lierne_spare lierne_execution_take_spare(lierne_execution *e) {
     lierne_spare spare = {0};
     if (!e->running && !e->abandoned && lierne_execution_drain(e) == LIERNE_OK) {
-        spare = (lierne_spare){e->memory, e->capacity, e->host_memory, e->host_capacity};
-        e->memory = e->host_memory = NULL;
+        spare = (lierne_spare){e->memory.at, e->memory.capacity, e->host.at, e->host.capacity};
+        e->memory.at = e->host.at = NULL;
     }
     return spare;
 }
@@ -374,7 +374,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
 }
 
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e) {
-    return e->reserved;
+    return e->memory.reserved;
 }
 
 int64_t lierne_execution_host_bytes(const lierne_execution *e) {
@@ -408,7 +408,7 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
     LIERNE_TRY(lierne_execution_drain(e));
     lierne_execution_forget_all_gathers(e);
     lierne_short_call_destroy(e); /* its blocks are those of before */
-    e->bytes = 0;
+    e->record.bytes = 0;
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;
@@ -417,7 +417,7 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
             m->bytes += segment->message->elements * (int64_t)segment->subroute->size;
         }
         e->batches[m->batch].postings[m->slot].bytes = (size_t)m->bytes;
-        e->bytes += m->bytes;
+        e->record.bytes += m->bytes;
     }
     return record(e);
 }

@@ -13,23 +13,23 @@ bool lierne_execution_running(const lierne_execution *e) {
 }
 
 void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const void *const *in) {
-    e->in_place = false;
+    e->cursor.in_place = false;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         lierne_subroute *subroute = &e->subroutes[p];
-        e->in_place |= in[p] == out[p];
+        e->cursor.in_place |= in[p] == out[p];
         subroute->in = in[p];
         subroute->base[LIERNE_BUFFER_OUT] = out[p];
-        subroute->base[LIERNE_BUFFER_SCRATCH] = e->memory + subroute->scratch;
+        subroute->base[LIERNE_BUFFER_SCRATCH] = e->memory.at + subroute->scratch;
         subroute->no_out = out[p] == NULL;
         subroute->accumulates =
-            subroute->route->accumulates || e->reduction != LIERNE_REDUCTION_SUM;
+            subroute->route->accumulates || e->cursor.reduction != LIERNE_REDUCTION_SUM;
     }
 }
 
 static size_t dump(const lierne_activity *activity, char *text, size_t size, size_t used) {
     const lierne_execution *e = (const lierne_execution *)activity;
     char missing[128] = "", call[LIERNE_CALL_TEXT];
-    if (e->finished || used + 1 >= size) {
+    if (e->cursor.finished || used + 1 >= size) {
         return used;
     }
     lierne_execution_print_call(call, e);
@@ -37,48 +37,48 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     int n = snprintf(text + used, size - used,
                      "in flight: %s, stage %zu of %zu, since %.3f s, waits for rank %s\n", call,
                      lierne_execution_stage(e), e->phases.count,
-                     lierne_recorder_since(&e->context->recorder, e->started), missing);
+                     lierne_recorder_since(&e->context->recorder, e->record.started), missing);
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
 /* What is being enqueued, only its begin progresses. */
 static bool progress(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    return !e->enqueues && lierne_execution_progress(e);
+    return !e->stream.enqueues && lierne_execution_progress(e);
 }
 
 /* Everything that one call changes. */
 void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
     e->activity.progress = progress;
     e->activity.dump = dump;
-    e->reduction = reduction;
-    e->status = LIERNE_OK;
-    e->phase = 0;
-    e->pending = e->lingering = 0;
-    e->deferred = e->launched = e->activity.awaits_stream = false;
-    e->unposted = e->ordered;
+    e->cursor.reduction = reduction;
+    e->cursor.status = LIERNE_OK;
+    e->cursor.phase = 0;
+    e->flight.pending = e->flight.lingering = 0;
+    e->flight.deferred = e->stream.launched = e->activity.awaits_stream = false;
+    e->flight.unposted = e->flight.ordered;
     for (int b = 0; b < e->context->ncarriers; b++) {
         e->batches[b].next = 0;
     }
     e->activity.turn = -1;
-    e->clock = (lierne_wait_clock){0};
-    e->on_stream = stream != NULL;
-    e->enqueues = stream && !e->polled_only;
-    e->captures = lierne_execution_captures(e, stream);
-    e->was_captured |= e->captures;
-    e->was_called |= !e->captures;
-    e->finished = e->phases.count == 0;
+    e->flight.clock = (lierne_wait_clock){0};
+    e->stream.used = stream != NULL;
+    e->stream.enqueues = stream && !e->stream.polled_only;
+    e->stream.captures = lierne_execution_captures(e, stream);
+    e->stream.was_captured |= e->stream.captures;
+    e->stream.was_called |= !e->stream.captures;
+    e->cursor.finished = e->phases.count == 0;
 }
 
 void lierne_execution_record_call(lierne_execution *e, int64_t time) {
     lierne_recorder *r = &e->context->recorder;
     lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CALL,
-                                           .what = e->what,
+                                           .what = e->record.what,
                                            .stage = (int)e->phases.count,
-                                           .plan = e->plan,
-                                           .number = e->number,
+                                           .plan = e->record.plan,
+                                           .number = e->record.number,
                                            .peer = (int)(r->calls++ & INT_MAX),
-                                           .bytes = e->bytes,
+                                           .bytes = e->record.bytes,
                                            .time = time});
 }
 
@@ -88,20 +88,20 @@ void lierne_execution_record_end(const lierne_execution *e, lierne_status status
     }
     lierne_recorder_add(&e->context->recorder,
                         &(lierne_entry){.kind = LIERNE_RECORD_END,
-                                        .what = e->what,
+                                        .what = e->record.what,
                                         .stage = (int)lierne_execution_stage(e),
-                                        .plan = e->plan,
-                                        .number = e->number,
+                                        .plan = e->record.plan,
+                                        .number = e->record.number,
                                         .peer = -1,
                                         .bytes = status,
                                         .time = time});
 }
 
 void lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
-    e->plan = id.plan;
-    e->what = (int)id.what;
-    e->number = id.number;
-    e->match = id.match;
+    e->record.plan = id.plan;
+    e->record.what = (int)id.what;
+    e->record.number = id.number;
+    e->flight.match = id.match;
 }
 
 /* One poll, with the control's lock: threads of other ranks may progress the execution too. waits:
@@ -109,25 +109,26 @@ void lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
  * only where there is no progress: within a begin, the stream may be captured. */
 static lierne_status poll_once(lierne_execution *e, bool waits) {
     const lierne_context *context = e->context;
-    bool moved = (e->enqueues && lierne_execution_progress(e)) || lierne_context_poll(context);
-    if (moved || e->finished) {
+    bool moved =
+        (e->stream.enqueues && lierne_execution_progress(e)) || lierne_context_poll(context);
+    if (moved || e->cursor.finished) {
         return LIERNE_OK;
     }
     if (waits && lierne_context_idle(context)) {
-        e->clock.polls = 0;
+        e->flight.clock.polls = 0;
     }
     return lierne_execution_check_clock(e);
 }
 
 /* With the lock, which a rank that sleeps releases. */
 static lierne_status await_finished(lierne_execution *e) {
-    while (!e->finished) {
+    while (!e->cursor.finished) {
         LIERNE_TRY(poll_once(e, true));
     }
-    if (e->status != LIERNE_OK) {
-        lierne_set_error(e->message);
+    if (e->cursor.status != LIERNE_OK) {
+        lierne_set_error(e->cursor.message);
     }
-    return e->status;
+    return e->cursor.status;
 }
 
 static lierne_status enqueue(lierne_execution *e) {
@@ -138,12 +139,12 @@ static lierne_status enqueue(lierne_execution *e) {
 }
 
 static lierne_status start(lierne_execution *e, void *stream) {
-    e->activity.turn = e->unposted > 0 ? e->call : -1;
+    e->activity.turn = e->flight.unposted > 0 ? e->record.call : -1;
     lierne_execution_set_stream(e, stream);
-    if (e->finished) {
+    if (e->cursor.finished) {
         return LIERNE_OK;
     }
-    return e->enqueues ? enqueue(e) : lierne_execution_start(e);
+    return e->stream.enqueues ? enqueue(e) : lierne_execution_start(e);
 }
 
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
@@ -153,19 +154,19 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     lierne_execution_reset(e, reduction, stream);
     lierne_execution_set_buffers(e, out, in);
     lierne_execution_set_recorded(e);
-    e->call = lierne_context_begin_call(context, e->name, e->number, e->plan);
-    e->started = context->calls[e->call % LIERNE_CALLS].start;
-    lierne_execution_record_call(e, e->started);
+    e->record.call = lierne_context_begin_call(context, e->name, e->record.number, e->record.plan);
+    e->record.started = context->calls[e->record.call % LIERNE_CALLS].start;
+    lierne_execution_record_call(e, e->record.started);
     lierne_context_enter(context);
     e->running = true;
     lierne_context_add_activity(context, &e->activity);
     lierne_status status = start(e, stream);
     if (status != LIERNE_OK) {
-        e->finished = true;
+        e->cursor.finished = true;
         lierne_context_remove_activity(context, &e->activity);
         e->running = false;
         e->abandoned = true;
-        lierne_context_end_call(context, e->call, status);
+        lierne_context_end_call(context, e->record.call, status);
         lierne_execution_record_end(e, status, 0);
     }
     lierne_context_leave(context);
@@ -177,7 +178,7 @@ lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
     LIERNE_TRY(lierne_context_alive(context));
     lierne_context_enter(context);
     lierne_status status = poll_once(e, false);
-    *finished = e->finished;
+    *finished = e->cursor.finished;
     lierne_context_leave(context);
     lierne_recorder_flush_late(&context->recorder);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
@@ -196,7 +197,7 @@ lierne_status lierne_execution_wait(lierne_execution *e) {
         }
     }
     e->abandoned |= status != LIERNE_OK;
-    lierne_context_end_call(context, e->call, status);
+    lierne_context_end_call(context, e->record.call, status);
     lierne_context_enter(context);
     lierne_context_remove_activity(context, &e->activity);
     e->running = false;

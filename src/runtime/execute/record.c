@@ -39,7 +39,7 @@ static lierne_status add_copy(lierne_execution *e, size_t size, lierne_operand t
                               lierne_operand from) {
     lierne_work work = {
         .kind = LIERNE_TASK_COPY, .size = size, .to = to, .from = &from, .nfrom = 1};
-    return lierne_program_add(&e->recorded->program, &work, false);
+    return lierne_program_add(&e->stream.recorded->program, &work, false);
 }
 
 /* Where a message is packed: bytes from one of the bases. */
@@ -50,8 +50,8 @@ static int64_t place_of_packed(lierne_execution *e, const lierne_coalesced_messa
         return m->staging;
     }
     char *at = batch->transport->windows->at(batch->batch, m->slot);
-    e->recorded->window = e->recorded->window ? e->recorded->window : at;
-    return (int64_t)((intptr_t)at - (intptr_t)e->recorded->window);
+    e->stream.recorded->window = e->stream.recorded->window ? e->stream.recorded->window : at;
+    return (int64_t)((intptr_t)at - (intptr_t)e->stream.recorded->window);
 }
 
 /* Packs a message to where its transport takes it, or unpacks it. */
@@ -114,7 +114,7 @@ static lierne_status record_op(lierne_execution *e, const lierne_subroute *s, co
                         .to = to,
                         .from = from,
                         .nfrom = n};
-    return lierne_program_add(&e->recorded->program, &work, sums);
+    return lierne_program_add(&e->stream.recorded->program, &work, sums);
 }
 
 static lierne_status record_ops(lierne_execution *e, size_t phase, bool sums, bool reduction,
@@ -154,7 +154,7 @@ static size_t place_of(const lierne_execution *e, size_t phase, lierne_recorded_
 }
 
 static lierne_status record_all(lierne_execution *e, lierne_operand *from) {
-    lierne_recorded *r = e->recorded;
+    lierne_recorded *r = e->stream.recorded;
     for (int reduction = 0; reduction < 2; reduction++) {
         for (size_t i = 0; i < e->phases.count; i++) {
             for (int step = 0; step < LIERNE_RECORDED_STEPS; step++) {
@@ -197,30 +197,31 @@ lierne_status lierne_execution_record(lierne_execution *e) {
     if (!memory->launch || !e->context->stream_driver) {
         return LIERNE_OK;
     }
-    if (!e->recorded) {
+    if (!e->stream.recorded) {
         size_t steps = 2 * e->phases.count * LIERNE_RECORDED_STEPS;
-        LIERNE_TRY(lierne_alloc(&e->recorded, 1, sizeof *e->recorded));
-        LIERNE_TRY(lierne_alloc(&e->recorded->launches, steps, sizeof *e->recorded->launches));
+        LIERNE_TRY(lierne_alloc(&e->stream.recorded, 1, sizeof *e->stream.recorded));
+        LIERNE_TRY(lierne_alloc(&e->stream.recorded->launches, steps,
+                                sizeof *e->stream.recorded->launches));
     }
-    lierne_program_clear(&e->recorded->program);
-    e->recorded->window = NULL;
+    lierne_program_clear(&e->stream.recorded->program);
+    e->stream.recorded->window = NULL;
     LIERNE_TRY(lierne_alloc(&from, most_sources(e), sizeof *from));
     lierne_status status = record_all(e, from);
     lierne_mem_free(from);
-    return status == LIERNE_OK ? memory->prepare(&e->recorded->program) : status;
+    return status == LIERNE_OK ? memory->prepare(&e->stream.recorded->program) : status;
 }
 
 void lierne_execution_destroy_recorded(lierne_execution *e) {
-    if (e->recorded) {
-        e->context->memory->discard(&e->recorded->program);
-        lierne_program_destroy(&e->recorded->program);
-        lierne_mem_free(e->recorded->launches);
-        lierne_mem_free(e->recorded);
+    if (e->stream.recorded) {
+        e->context->memory->discard(&e->stream.recorded->program);
+        lierne_program_destroy(&e->stream.recorded->program);
+        lierne_mem_free(e->stream.recorded->launches);
+        lierne_mem_free(e->stream.recorded);
     }
 }
 
 void lierne_execution_set_recorded(lierne_execution *e) {
-    lierne_task_call *call = e->recorded ? &e->recorded->call : NULL;
+    lierne_task_call *call = e->stream.recorded ? &e->stream.recorded->call : NULL;
     for (size_t p = 0; call && p < e->nsubroutes; p++) {
         const lierne_subroute *s = &e->subroutes[p];
         call->bases[base_of(e, s, LIERNE_BUFFER_IN)] = (char *)s->in;
@@ -228,22 +229,22 @@ void lierne_execution_set_recorded(lierne_execution *e) {
         call->bases[base_of(e, s, LIERNE_BUFFER_SCRATCH)] = s->base[LIERNE_BUFFER_SCRATCH];
     }
     if (call) {
-        call->bases[memory_base(e)] = e->memory;
-        call->bases[host_base(e)] = e->host_memory;
-        call->bases[window_base(e)] = e->recorded->window;
-        call->reduction = (int32_t)e->reduction;
+        call->bases[memory_base(e)] = e->memory.at;
+        call->bases[host_base(e)] = e->host.at;
+        call->bases[window_base(e)] = e->stream.recorded->window;
+        call->reduction = (int32_t)e->cursor.reduction;
         lierne_task_call_align(call, (size_t)window_base(e) + 1);
     }
 }
 
 bool lierne_execution_launches(const lierne_execution *e) {
-    return e->recorded && e->on_stream;
+    return e->stream.recorded && e->stream.used;
 }
 
 /* The postings of the current phase in a batch. */
 static const lierne_posting *postings_of(const lierne_execution *e,
                                          const lierne_execution_batch *batch, size_t *n) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     size_t end = phase->first + phase->nrecvs + phase->nsends, at = batch->next;
     while (at > 0 && batch->messages.at[at - 1] >= phase->first) {
         at--;
@@ -263,19 +264,19 @@ static lierne_status meet_windows(const lierne_execution *e, lierne_recorded_ste
             size_t n;
             const lierne_posting *postings = postings_of(e, batch, &n);
             bool packs = step == LIERNE_RECORDED_SEND;
-            LIERNE_TRY((packs ? w->before_packing : w->after_unpacking)(batch->batch, e->match,
-                                                                        postings, n));
+            LIERNE_TRY((packs ? w->before_packing
+                              : w->after_unpacking)(batch->batch, e->flight.match, postings, n));
         }
     }
     return LIERNE_OK;
 }
 
 static lierne_status run_launches(const lierne_execution *e, lierne_recorded_step step) {
-    const lierne_recorded *r = e->recorded;
-    size_t at = place_of(e, e->phase, step, e->reduction != LIERNE_REDUCTION_SUM);
+    const lierne_recorded *r = e->stream.recorded;
+    size_t at = place_of(e, e->cursor.phase, step, e->cursor.reduction != LIERNE_REDUCTION_SUM);
     for (size_t i = 0; i < r->launches[at].count; i++) {
         LIERNE_TRY(e->context->memory->launch(&r->program, r->launches[at].first + i, &r->call,
-                                              e->stream));
+                                              e->stream.at));
     }
     return LIERNE_OK;
 }

@@ -61,7 +61,7 @@ static void sum_rows(const lierne_execution *e, const lierne_subroute *subroute,
 }
 
 static void run_stage(const lierne_execution *e, size_t p) {
-    const lierne_fused_stage *s = &e->fused->stages[e->phase * e->nsubroutes + p];
+    const lierne_fused_stage *s = &e->fused->stages[e->cursor.phase * e->nsubroutes + p];
     for (size_t o = s->first_op; o < s->first_op + s->nops; o++) {
         sum_rows(e, &e->subroutes[p], &e->fused->ops.at[o]);
     }

@@ -173,8 +173,8 @@ static void add(const lierne_execution *e) {
 
 static lierne_status end(lierne_execution *e, lierne_status status) {
     lierne_context *context = e->context;
-    lierne_context_end_call(context, e->call, status);
-    lierne_execution_record_end(e, status, context->calls[e->call % LIERNE_CALLS].end);
+    lierne_context_end_call(context, e->record.call, status);
+    lierne_execution_record_end(e, status, context->calls[e->record.call % LIERNE_CALLS].end);
     if (status != LIERNE_OK) {
         e->abandoned = true;
         lierne_context_kill(context, status);
@@ -212,19 +212,20 @@ static bool post(lierne_execution *e) {
         const lierne_segment *segment = &e->segments.at[i];
         b->parts[i].base = lierne_execution_readable(segment->subroute, segment->message->buffer);
     }
-    return e->short_call->calls->post(b->batch, e->match, b->postings, b->messages.count);
+    return e->short_call->calls->post(b->batch, e->flight.match, b->postings, b->messages.count);
 }
 
 /* Entries are written before messages are posted: their atomic counter would wait for the stores.
  */
 static void begin(lierne_execution *e, void *out, const void *in) {
-    e->reduction = LIERNE_REDUCTION_SUM;
-    e->phase = 0;
+    e->cursor.reduction = LIERNE_REDUCTION_SUM;
+    e->cursor.phase = 0;
     lierne_execution_set_buffers(e, &out, &in);
-    e->call = lierne_context_begin_call(e->context, e->name, e->number, e->plan);
-    e->started = e->context->calls[e->call % LIERNE_CALLS].start;
-    lierne_execution_record_call(e, e->started);
-    lierne_execution_record_phase(e, e->bytes, e->started);
+    e->record.call =
+        lierne_context_begin_call(e->context, e->name, e->record.number, e->record.plan);
+    e->record.started = e->context->calls[e->record.call % LIERNE_CALLS].start;
+    lierne_execution_record_call(e, e->record.started);
+    lierne_execution_record_phase(e, e->record.bytes, e->record.started);
 }
 
 lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *in) {

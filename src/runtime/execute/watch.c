@@ -24,7 +24,7 @@ static lierne_status has_passed(const lierne_execution *e, void *event, bool *pa
 
 static lierne_status time_out(const lierne_execution *e, const lierne_watched_call *c) {
     char call[LIERNE_CALL_TEXT];
-    lierne_call_print(call, e->name, c->number, e->plan);
+    lierne_call_print(call, e->name, c->number, e->record.plan);
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d: %s: the stream reached it and has not passed it after %g s: a "
                        "rank that it exchanges messages with is missing or late",
@@ -62,7 +62,7 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
                              "rank %d: %s of plan %d: the stream reached %s and has not passed it "
                              "after %g s: a rank that it exchanges messages with is missing or "
                              "late",
-                             e->context->rank, e->name, e->plan,
+                             e->context->rank, e->name, e->record.plan,
                              c->enqueued == LIERNE_REPLAYS
                                  ? "a replay of a captured call"
                                  : "a call that the host was far ahead of",
@@ -72,7 +72,7 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
 static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
                                lierne_status failed) {
     char call[LIERNE_CALL_TEXT];
-    lierne_call_print(call, e->name, c->number, e->plan);
+    lierne_call_print(call, e->name, c->number, e->record.plan);
     return LIERNE_FAIL(failed, "rank %d: %s, after it was begun: %s", e->context->rank, call,
                        lierne_error_text());
 }
@@ -120,14 +120,14 @@ lierne_status lierne_execution_create_watch(lierne_execution *e) {
     if (!driver->detached) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_alloc(&e->watch, 1, sizeof *e->watch));
-    e->watch->watched.check = check;
-    e->watch->execution = e;
+    LIERNE_TRY(lierne_alloc(&e->stream.watch, 1, sizeof *e->stream.watch));
+    e->stream.watch->watched.check = check;
+    e->stream.watch->execution = e;
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
-        LIERNE_TRY(driver->event_create(&e->watch->calls[i].begun));
-        LIERNE_TRY(driver->event_create(&e->watch->calls[i].ended));
+        LIERNE_TRY(driver->event_create(&e->stream.watch->calls[i].begun));
+        LIERNE_TRY(driver->event_create(&e->stream.watch->calls[i].ended));
     }
-    LIERNE_TRY(create_epochs(e->watch, driver));
+    LIERNE_TRY(create_epochs(e->stream.watch, driver));
     return lierne_watchdog_create(e->context, driver->enter_thread);
 }
 
@@ -138,22 +138,22 @@ static void destroy_event(const lierne_execution *e, void *event) {
 }
 
 void lierne_execution_destroy_watch(lierne_execution *e) {
-    if (!e->watch) {
+    if (!e->stream.watch) {
         return;
     }
     if (e->context->watchdog) {
         lierne_watchdog_enter(e->context->watchdog);
-        lierne_watchdog_remove(e->context->watchdog, &e->watch->watched);
+        lierne_watchdog_remove(e->context->watchdog, &e->stream.watch->watched);
         lierne_watchdog_leave(e->context->watchdog);
     }
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
-        destroy_event(e, e->watch->calls[i].begun);
-        destroy_event(e, e->watch->calls[i].ended);
+        destroy_event(e, e->stream.watch->calls[i].begun);
+        destroy_event(e, e->stream.watch->calls[i].ended);
     }
-    if (e->watch->epochs) {
-        driver_of(e)->epochs_destroy(e->watch->epochs);
+    if (e->stream.watch->epochs) {
+        driver_of(e)->epochs_destroy(e->stream.watch->epochs);
     }
-    lierne_mem_free(e->watch);
+    lierne_mem_free(e->stream.watch);
 }
 
 static lierne_status record(const lierne_execution *e, void *stream, void *event) {
@@ -162,7 +162,7 @@ static lierne_status record(const lierne_execution *e, void *stream, void *event
 
 /* A place for a call, or NULL. The one that was taken first is free first. */
 static lierne_watched_call *find_place(lierne_execution *e) {
-    lierne_watch *w = e->watch;
+    lierne_watch *w = e->stream.watch;
     lierne_watched_call *c = &w->calls[w->next];
     bool passed = !c->used;
     if (!passed && (has_passed(e, c->ended, &passed) != LIERNE_OK || !passed)) {
@@ -172,7 +172,7 @@ static lierne_watched_call *find_place(lierne_execution *e) {
     *c = (lierne_watched_call){.begun = c->begun,
                                .ended = c->ended,
                                .used = true,
-                               .number = e->number};
+                               .number = e->record.number};
     return c;
 }
 
@@ -182,18 +182,18 @@ static lierne_status advance(const lierne_execution *e, void *stream, uint64_t *
 
 static lierne_status count_begin(const lierne_execution *e, void *stream, uint64_t *epoch) {
     lierne_status status = advance(e, stream, epoch);
-    e->watch->counts = status == LIERNE_OK;
+    e->stream.watch->counts = status == LIERNE_OK;
     return status;
 }
 
 /* What is enqueued may wait for a device whose queue is full: without the watchdog's lock, because
  * it must find out why the device stands still. */
 lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream) {
-    lierne_watch *w = e->watch;
+    lierne_watch *w = e->stream.watch;
     if (!w) {
         return LIERNE_OK;
     }
-    if (e->captures) {
+    if (e->stream.captures) {
         return count_begin(e, stream, &w->epochs[0].begun);
     }
     lierne_watchdog_enter(e->context->watchdog);
@@ -204,21 +204,21 @@ lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream) {
 }
 
 static lierne_status enqueue_end(const lierne_execution *e, void *stream) {
-    lierne_watch *w = e->watch;
-    if (!e->captures && w->open) {
+    lierne_watch *w = e->stream.watch;
+    if (!e->stream.captures && w->open) {
         return record(e, stream, w->open->ended);
     }
-    return w->counts ? advance(e, stream, &w->epochs[e->captures ? 0 : 1].ended) : LIERNE_OK;
+    return w->counts ? advance(e, stream, &w->epochs[e->stream.captures ? 0 : 1].ended) : LIERNE_OK;
 }
 
 lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) {
-    lierne_watch *w = e->watch;
+    lierne_watch *w = e->stream.watch;
     if (!w) {
         return LIERNE_OK;
     }
     lierne_status status = enqueue_end(e, stream);
     lierne_watchdog_enter(e->context->watchdog);
-    if (e->captures) {
+    if (e->stream.captures) {
         w->captured = true;
     } else if (w->open) {
         w->open->closed = true;
@@ -234,16 +234,16 @@ lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) 
 /* Whether no stream has work of the execution left. A watchdog that failed looks no more. */
 static bool is_drained(lierne_execution *e) {
     lierne_watchdog_enter(e->context->watchdog);
-    bool counted = have_passed(&e->watch->replays) && have_passed(&e->watch->more);
+    bool counted = have_passed(&e->stream.watch->replays) && have_passed(&e->stream.watch->more);
     bool drained = counted;
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
-        drained &= !e->watch->calls[i].used;
+        drained &= !e->stream.watch->calls[i].used;
     }
     if (!drained && lierne_watchdog_hurry(e->context->watchdog)) {
         drained = counted;
         for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
             bool passed = false;
-            lierne_watched_call *c = &e->watch->calls[i];
+            lierne_watched_call *c = &e->stream.watch->calls[i];
             drained &= !c->used || (has_passed(e, c->ended, &passed) == LIERNE_OK && passed);
         }
     }
@@ -253,7 +253,7 @@ static bool is_drained(lierne_execution *e) {
 
 lierne_status lierne_execution_drain(lierne_execution *e) {
     const struct timespec nap = {.tv_nsec = 100000};
-    if (!e->watch || !e->context->watchdog) {
+    if (!e->stream.watch || !e->context->watchdog) {
         return LIERNE_OK;
     }
     double start = lierne_now();
@@ -263,7 +263,7 @@ lierne_status lierne_execution_drain(lierne_execution *e) {
         nanosleep(&nap, NULL);
         drained = is_drained(e);
     }
-    e->abandoned |= !drained || e->status != LIERNE_OK;
+    e->abandoned |= !drained || e->cursor.status != LIERNE_OK;
     lierne_context_enter(e->context);
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
