@@ -67,7 +67,7 @@ typedef struct lierne_graph_spec {
     int64_t nrows;         /* of the whole graph */
     const int32_t *owner;  /* rank that owns each row, nrows of them, the same on every rank; a rank
                               may own none */
-    int64_t nedges;        /* of this rank: those whose target it owns */
+    int64_t nedges;        /* of this rank: those whose target it owns (see remote_targets) */
     const int64_t *source; /* global rows, nedges of each; in any order, repeats are allowed */
     const int64_t *target;
     lierne_dtype dtype;
@@ -78,6 +78,9 @@ typedef struct lierne_graph_spec {
     int combined;     /* nonzero: owned rows and ghosts share one buffer; not with ALL_GATHER */
     int keep_ghosts;  /* nonzero: the adjoint copies ghost rows; only with combined */
     int max_inflight; /* requests in flight per direction, 1 to 64; 0: 1 */
+    /* Nonzero, on any rank: targets may also be ghosts, rows of other ranks that an edge of this
+     * rank has as its source. What this rank computes for them is not sent to their owner. */
+    int remote_targets;
 } lierne_graph_spec;
 #define LIERNE_GRAPH_SPEC_INIT                                                                     \
     { .size = sizeof(lierne_graph_spec), .width = 1 }
@@ -111,9 +114,9 @@ typedef struct lierne_references_spec {
  * nrows and owner (MISMATCH). Errors: INVALID (NULL, size, width, stride, dtype, algorithm,
  * max_inflight, fields that exclude each other), COUNT_RANGE (a negative count, or sizes that
  * overflow), OWNER_RANGE (an owner that is no rank of the context), INDEX_RANGE (a source or target
- * outside the graph; a referenced row that its owner does not have), EDGE_TARGET_NOT_OWNED,
- * PEER_RANGE (a reference to a rank that is none of the context), MISMATCH, NO_MEMORY, TIMEOUT,
- * PEER_FAILED, TRANSPORT. */
+ * outside the graph; a referenced row that its owner does not have), EDGE_TARGET_NOT_OWNED (with
+ * remote_targets: and no edge of this rank has it as its source), PEER_RANGE (a reference to a rank
+ * that is none of the context), MISMATCH, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
                                                   const lierne_graph_spec *spec);
 LIERNE_API lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,

@@ -306,3 +306,54 @@ Test(graph, default_of_requests_in_flight) {
     }
     check_values(&w, "0 and 1 in flight");
 }
+
+/* Two ranks with two rows each. Rank 0 has edges 2 -> 0 and 0 -> target. */
+typedef struct targets {
+    int64_t target;
+    int allowed;
+    lierne_status status[2];
+    char message[2][256];
+    int64_t edge_target;
+} targets;
+
+static void plan_targets(lierne_context *context, void *shared) {
+    targets *t = shared;
+    int r = lierne_context_get_rank(context);
+    lierne_graph_spec spec = LIERNE_GRAPH_SPEC_INIT;
+    spec.nrows = 4, spec.owner = (int32_t[]){0, 0, 1, 1};
+    spec.nedges = r == 0 ? 2 : 0;
+    spec.source = (int64_t[]){2, 0}, spec.target = (int64_t[]){0, t->target};
+    spec.dtype = LIERNE_DTYPE_F32, spec.remote_targets = r == 0 && t->allowed;
+    lierne_plan *plan = NULL;
+    t->status[r] = lierne_plan_create_graph(&plan, context, &spec);
+    snprintf(t->message[r], sizeof t->message[r], "%s", lierne_last_error());
+    lierne_graph_lists lists = {.size = sizeof lists};
+    if (r == 0 && plan && lierne_plan_get_graph_lists(&lists, plan) == LIERNE_OK) {
+        t->edge_target = lists.edge_target[1];
+    }
+    lierne_plan_destroy(plan);
+}
+
+/* A target of another rank is a ghost, if an edge has it as its source and one rank alone says so.
+ */
+Test(graph, remote_targets) {
+    static const struct {
+        int64_t target;
+        int allowed;
+        lierne_status status;
+        int64_t edge_target;
+        const char *says;
+    } cases[] = {{1, 1, LIERNE_OK, 1, ""},
+                 {2, 1, LIERNE_OK, 2, ""},
+                 {2, 0, LIERNE_ERR_EDGE_TARGET_NOT_OWNED, -1, "target 2, which rank 1 owns"},
+                 {3, 1, LIERNE_ERR_EDGE_TARGET_NOT_OWNED, -1, "and no edge has as its source"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        targets t = {.target = cases[i].target, .allowed = cases[i].allowed, .edge_target = -1};
+        ranks_run(2, NULL, plan_targets, &t);
+        for (int r = 0; r < 2; r++) {
+            cr_assert_eq(t.status[r], cases[i].status, "case %zu: %s", i, t.message[r]);
+            cr_assert(strstr(t.message[r], cases[i].says), "case %zu: %s", i, t.message[r]);
+        }
+        cr_assert_eq(t.edge_target, cases[i].edge_target, "case %zu", i);
+    }
+}

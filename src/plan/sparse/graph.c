@@ -137,22 +137,36 @@ static lierne_status check_edge(const planning *w, int64_t e) {
                            w->rank, (long long)e, (long long)source, (long long)target,
                            (long long)s->nrows - 1);
     }
-    if (s->owner[target] != w->rank) {
-        return LIERNE_FAIL(LIERNE_ERR_EDGE_TARGET_NOT_OWNED,
-                           "rank %d: edge %lld has target %lld, which rank "
-                           "%d owns",
-                           w->rank, (long long)e, (long long)target, (int)s->owner[target]);
-    }
     return LIERNE_OK;
+}
+
+/* With remote_targets, once all sources are marked. */
+static lierne_status check_target(const planning *w, int64_t e) {
+    const lierne_graph_spec *s = w->spec;
+    int64_t target = s->target[e];
+    if (s->owner[target] == w->rank || (s->remote_targets && marked(&w->needed, target))) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_ERR_EDGE_TARGET_NOT_OWNED,
+                       "rank %d: edge %lld has target %lld, which rank "
+                       "%d owns%s",
+                       w->rank, (long long)e, (long long)target, (int)s->owner[target],
+                       s->remote_targets ? " and no edge has as its source" : "");
 }
 
 static lierne_status mark_needed(planning *w) {
     const lierne_graph_spec *s = w->spec;
     for (int64_t e = 0; e < s->nedges; e++) {
         LIERNE_TRY(check_edge(w, e));
+        if (!s->remote_targets) {
+            LIERNE_TRY(check_target(w, e));
+        }
         if (s->owner[s->source[e]] != w->rank) {
             mark(&w->needed, s->source[e]);
         }
+    }
+    for (int64_t e = 0; s->remote_targets && e < s->nedges; e++) {
+        LIERNE_TRY(check_target(w, e));
     }
     count_marks(&w->needed, s->nrows);
     return LIERNE_OK;
@@ -185,7 +199,7 @@ static void sort_ghosts(planning *w) {
     }
 }
 
-static int64_t local_source(const planning *w, int64_t row) {
+static int64_t local_row(const planning *w, int64_t row) {
     return w->spec->owner[row] == w->rank ? position(&w->owned, row)
                                           : w->owned.count + w->ghost_of[position(&w->needed, row)];
 }
@@ -198,9 +212,9 @@ static void localise_edges(planning *w) {
     int64_t *lists[2] = {g->local_edges, g->remote_edges}, counts[2] = {0};
     int64_t last = -1, at = 0;
     for (int64_t e = 0; e < s->nedges; e++) {
-        int64_t source = local_source(w, s->source[e]), target = s->target[e];
+        int64_t source = local_row(w, s->source[e]), target = s->target[e];
         bool remote = source >= w->owned.count;
-        at = target == last ? at : position(&w->owned, target);
+        at = target == last ? at : local_row(w, target);
         last = target;
         sources[e] = source;
         targets[e] = at;

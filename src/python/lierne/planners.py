@@ -350,14 +350,15 @@ class Graph(_Rows):
     other ranks own (ghosts); the adjoint sums their gradients at the owners.
 
     owner: the rank that owns each row of the graph, the same on every rank. source, target: global
-    rows of this rank's edges, whose targets it owns. row_shape: of one row. combined: owned rows and
-    ghosts share a buffer. Raises errors.OwnerRangeError, EdgeTargetNotOwnedError and others."""
+    rows of this rank's edges, whose targets it owns; with remote_targets a target may also be a ghost.
+    row_shape: of one row. combined: owned rows and ghosts share a buffer. Raises errors.OwnerRangeError, EdgeTargetNotOwnedError and others."""
 
     def __init__(self, context, owner, source, target, dtype, row_shape=(), algorithm="auto",
-                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1):
+                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1,
+                 remote_targets=False):
         self._options = dict(dtype=dtype, row_shape=row_shape, algorithm=algorithm,
                              accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                             max_inflight=max_inflight)
+                             max_inflight=max_inflight, remote_targets=remote_targets)
         self._plan(context, lib.lierne_plan_create_graph, "lierne_graph_spec", **self._options,
                    **self._edges(owner, source, target))
 
