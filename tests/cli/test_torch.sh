@@ -39,6 +39,7 @@ export PYTHONPATH=$build/python:tests/python
 count "$python" tests/python/megatron_mapping.py
 count "${torchrun[@]}" 4 tests/python/torch_ranks.py
 count "${torchrun[@]}" 4 tests/python/torch_megatron.py
+count "${torchrun[@]}" 4 tests/python/torch_fairchem.py
 count "${torchrun[@]}" 1 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py

@@ -416,6 +416,36 @@ class Rows(unittest.TestCase):
             with lierne.Context.sim(case["world"]) as world:
                 world.run(rank)
 
+    def test_routes_of_golden_graphs_without_a_context(self):
+        file, width = golden("graph_a2a"), golden("graph_a2a")["width"]
+        for case in (case for case in file["cases"] if case["world"] == 4):
+            source, target = np.array(case["edges"], np.int64).reshape(2, -1)
+            owner = np.array(case["assignment"], np.int64)
+            for rank, expect in enumerate(case["ranks"]):
+                routes = lierne.GraphRoutes(rank, 4, owner, source, target, "f64", row_shape=(width,))
+                lists, send = routes.lists(), np.zeros(4, int)
+                send[lists["receiver_ranks"]] = lists["receiver_counts"]
+                self.assertEqual(lists["ghosts"].tolist(), expect["needed"], case["id"])
+                self.assertEqual(lists["receiver_rows"].tolist(), expect["send_indices"], case["id"])
+                self.assertEqual(send.tolist(), expect["send_counts"], case["id"])
+                self.assertEqual([lists["edge_source"].tolist(), lists["edge_target"].tolist()],
+                                 np.reshape(expect["edge_index_local"], (2, -1)).tolist())
+                n, ghosts = len(expect["owned"]), len(expect["needed"])
+                self.assertEqual(routes.shapes("adjoint"), ((ghosts, width), (n, width)))
+                self.assertEqual(sum(m.elements for m in routes.route().stages[0].recvs), width * ghosts)
+
+    def test_routes_of_edges_that_do_not_fit(self):
+        owner = [0, 0, 1, 1]
+        lists = lierne.GraphRoutes(0, 2, owner, [2, 0], [0, 2], "u8", edge_rank=[0, 0], remote_targets=True)
+        self.assertEqual(lists.lists()["edge_target"].tolist(), [0, 2])
+        with self.assertRaises(lierne.errors.EdgeTargetNotOwnedError):
+            lierne.GraphRoutes(0, 2, owner, [2, 0], [0, 2], "u8", edge_rank=[0, 0])
+        for source, target in ((4, 0), (-1, 0), (0, 4), (0, -1)):
+            with self.assertRaises(lierne.errors.IndexRangeError):
+                lierne.GraphRoutes(0, 2, owner, [source], [target], "u8")
+        with self.assertRaisesRegex(ValueError, "rank is 2, must be in 0 to 1"):
+            lierne.GraphRoutes(2, 2, owner, [0], [0], "u8")
+
     def test_golden_halos(self):
         file, compared = golden("halo"), 0
         for case in file["cases"]:

@@ -16,6 +16,7 @@ from lierne import errors, hangs, schedules
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
 from lierne.digest import check_digests, digest
+from lierne.graph_routes import GraphRoutes
 from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
                          ShardZigzag)
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
@@ -31,7 +32,7 @@ if text(lib.lierne_version()) != __version__:
                       f"{text(lib.lierne_version())}")
 
 __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
-           "Graph", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
+           "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",

@@ -120,7 +120,7 @@ class Operation:
     backward is the plan's forward. Works under torch.compile and torch.export.
 
     plan: any plan of lierne whose context lierne.torch.context made; for host tensors, of any other
-    context; or BridgeRoutes or TensorSetRoutes, which move over torch.distributed in the process group
+    context; or BridgeRoutes, GraphRoutes or TensorSetRoutes, which move over torch.distributed in the process group
     `group` (as in context).
 
     A plan with shared_output="forward" (over="node") gives tensors over memory that ranks of the node

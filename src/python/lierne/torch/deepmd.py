@@ -7,6 +7,7 @@ import torch
 import lierne
 from lierne._arrays import dtype_name
 from lierne.torch import Operation
+from lierne.torch._agree import largest
 
 _NEW_LISTS = 2  # a rank's news; 1: only dtype or width is new
 
@@ -20,15 +21,6 @@ def _lists(send_list, send_num):
         rows = (ctypes.c_int * count).from_address(address) if count else ()
         arrays.append(np.array(rows, np.int64))
     return arrays
-
-
-def _most(communicator, news, device):
-    """The largest number of all ranks. Lists may change on some ranks only, and all must plan."""
-    agree = communicator.__dict__.get("border_agreement")
-    if agree is None:
-        agree = Operation(lierne.all_reduce(communicator, 1, "i32", reduction="max"))
-        communicator.border_agreement = agree
-    return int(agree(torch.tensor([news], dtype=torch.int32, device=device)))
 
 
 def border_op(send_list, send_proc, recv_proc, send_num, recv_num, features, communicator, nlocal,
@@ -48,7 +40,7 @@ def border_op(send_list, send_proc, recv_proc, send_num, recv_num, features, com
     signature = (nlocal, nghost, *map(tuple, numbers), *(rows.tobytes() for rows in lists))
     kept = communicator.__dict__.setdefault("border_plans", {})
     news = _NEW_LISTS if kept.get("signature") != signature else (dtype, row_shape) not in kept
-    news = _most(communicator, news, features.device)
+    news = largest(communicator, news, features.device)
     if news == _NEW_LISTS:
         kept.clear()
         kept["signature"] = signature
