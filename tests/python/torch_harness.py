@@ -38,6 +38,16 @@ def same(got, expected, what=""):
     assert torch.equal(got.reshape(-1), expected.reshape(-1)), (what, got, expected)
 
 
+def raises(kind, text, function):
+    """A call raises an error of this kind, whose message has this text."""
+    try:
+        function()
+    except kind as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"no {kind.__name__}: {text}")
+
+
 def leaf(array, dtype=torch.float64):
     return torch.as_tensor(np.asarray(array), dtype=dtype).clone().requires_grad_()
 

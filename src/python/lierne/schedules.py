@@ -365,10 +365,13 @@ class Run:
         filled = [(None, ffi.NULL, ffi.NULL, None)] * n
         for i, (plan, direction) in self._plans.items():
             filled[i] = self._buffers(plan, direction, data[i], outs[i])
+        self._launch(filled)
+        self._filled = filled
+
+    def _launch(self, filled):
         targets = ffi.new("void *[]", [entry[1] for entry in filled])
         sources = ffi.new("const void *[]", [entry[2] for entry in filled])
         self._call(lib.lierne_run_begin, handle(self, "run"), targets, sources)
-        self._filled = filled
 
     def resume(self, index):
         """Lets a held operation do its part, or says that a local one is complete."""
@@ -384,9 +387,19 @@ class Run:
         """Waits until all operations of this rank are complete, and returns the results, one per
         operation, None where there is no plan. Raises as lierne_run_end: errors.TimeoutError names the
         operation that is held, and the one behind it."""
-        self._call(lib.lierne_run_end, handle(self, "run"))
+        self._end()
         filled, self._filled = self._filled, None
         return [self._result(i, entry[0]) for i, entry in enumerate(filled)]
+
+    def _end(self):
+        self._call(lib.lierne_run_end, handle(self, "run"))
+
+    @classmethod
+    def once(cls, context, schedule, data, **options):
+        """As run()."""
+        with cls(context, schedule, **options) as own:
+            own.begin(data)
+            return own.wait()
 
     def _result(self, i, out):
         plan, direction = self._plans.get(i, (None, None))
@@ -436,9 +449,7 @@ def _sized(what, values, n):
 
 def run(context, schedule, data, **options):
     """Commits a schedule, executes it once, and returns its results. Collective; options as Run."""
-    with Run(context, schedule, **options) as own:
-        own.begin(data)
-        return own.wait()
+    return Run.once(context, schedule, data, **options)
 
 
 def trace(texts):

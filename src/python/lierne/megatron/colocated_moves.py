@@ -8,7 +8,8 @@ import torch.distributed as dist
 
 import lierne
 import lierne.torch
-from lierne.megatron.grid import destroy_group, new_private_group, share, sizes_of, timeout_of
+from lierne.megatron.grid import destroy_group, new_private_group, share, sizes_of
+from lierne.torch._groups import timeout_of
 
 _ALGORITHMS = ("direct", "collective")
 

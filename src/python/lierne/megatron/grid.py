@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 import lierne
 from lierne._library import call, ffi
+from lierne.torch._groups import timeout_of
 
 
 def _world_size():
@@ -50,14 +51,6 @@ def new_private_group(ranks, backend):
     """A group for the traffic of one purpose. Collective over the world; None to ranks outside."""
     group = dist.new_group(ranks, backend=backend, timeout=timeout_of(dist.group.WORLD))
     return None if group is dist.GroupMember.NON_GROUP_MEMBER else group
-
-
-def timeout_of(group):
-    """How long the calls of a process group may take. None, torch's default: its backend does not say."""
-    try:
-        return group._get_backend(group._device_types[0]).options._timeout
-    except (AttributeError, RuntimeError):
-        return None
 
 
 def sizes_of(grid):

@@ -144,16 +144,16 @@ class Operation:
 
     def __call__(self, tensor):
         """The forward of a tensor of shapes()[0]. All ranks call."""
-        return torch.ops.lierne.move(_checked(tensor), self.id, False)
+        return torch.ops.lierne.move(checked(tensor), self.id, False)
 
     def adjoint(self, gradient):
         """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call."""
-        return torch.ops.lierne.move(_checked(gradient), self.id, True)
+        return torch.ops.lierne.move(checked(gradient), self.id, True)
 
     def begin(self, tensor, direction="forward"):
         """Starts an execution and returns a Work."""
         flight = _Flight(self, bool(direction_of(direction)))
-        return Work(flight, _Begin.apply(_checked(tensor), flight))
+        return Work(flight, _Begin.apply(checked(tensor), flight))
 
     def shapes(self, direction="forward"):
         """The shapes of this rank's input and output in a direction."""
@@ -171,11 +171,7 @@ class Operation:
         self._check_usable()
         self._owner._end_dropped()
         shapes = self.shapes(int(adjoint))
-        if dtype_name(tensor.dtype) != self.dtype and not self.dtype.startswith("bits"):
-            raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {self.dtype}")
-        if tuple(tensor.shape) != tuple(shapes[0]):
-            raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs "
-                             f"{tuple(shapes[0])} on this rank")
+        check_input(tensor, self.dtype, shapes[0])
         source = tensor.detach().contiguous()
         if self._shares and not adjoint:
             return _Started(self._owner, self._start_shared(source, shapes[1]))
@@ -283,7 +279,16 @@ def _shares_forward(plan, routed):
     return bool(shared)
 
 
-def _checked(tensor):
+def check_input(tensor, dtype, shape):
+    """Raises TypeError and ValueError for what a plan of this dtype and shape does not take."""
+    if dtype_name(tensor.dtype) != dtype and not dtype.startswith("bits"):
+        raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {dtype}")
+    if tuple(tensor.shape) != tuple(shape):
+        raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs {tuple(shape)} on "
+                         "this rank")
+
+
+def checked(tensor):
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"the input is a {type(tensor).__module__}.{type(tensor).__name__}, must be a "
                         "torch.Tensor")
