@@ -43,6 +43,7 @@ count "${torchrun[@]}" 4 tests/python/torch_fairchem.py
 count "${torchrun[@]}" 1 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_schedules.py
+count "${torchrun[@]}" 4 tests/python/torch_fx.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py
 count "${torchrun[@]}" 8 tests/python/torch_megatron.py
 count "${torchrun[@]}" 8 tests/python/torch_train.py
