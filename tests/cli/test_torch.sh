@@ -40,6 +40,8 @@ count "$python" tests/python/megatron_mapping.py
 count "${torchrun[@]}" 4 tests/python/torch_ranks.py
 count "${torchrun[@]}" 4 tests/python/torch_megatron.py
 count "${torchrun[@]}" 4 tests/python/torch_fairchem.py
+count "${torchrun[@]}" 1 tests/python/torch_deepmd.py
+count "${torchrun[@]}" 4 tests/python/torch_deepmd.py
 count "${torchrun[@]}" 1 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_schedules.py
