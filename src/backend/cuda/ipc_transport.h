@@ -10,6 +10,7 @@
 #include "backend/cuda/ipc_flags.h"
 #include "runtime/control/members.h"
 #include "runtime/control/processes.h"
+#include "runtime/transport/extents.h"
 #include "runtime/transport/transport.h"
 
 #define LIERNE_IPC_CHUNKS 128 /* of a window; they grow with it */
@@ -50,11 +51,10 @@ typedef struct lierne_ipc_head {
     lierne_ipc_handle handles[LIERNE_IPC_CHUNKS];
 } lierne_ipc_head;
 
-/* A chunk of this rank's window. Its space is used again when no mailbox is left in it. */
+/* A chunk of this rank's window. */
 typedef struct lierne_ipc_chunk {
     char *at;
-    size_t used;
-    size_t mailboxes;
+    uint64_t begin; /* bytes of the chunks before it */
 } lierne_ipc_chunk;
 
 /* A chunk of a peer's window. */
@@ -86,6 +86,7 @@ typedef struct lierne_ipc {
     int index; /* of this rank */
     lierne_ipc_words *words;
     lierne_members members;               /* for messages; not its own */
+    lierne_extents taken;                 /* the head and mailboxes, through all chunks */
     size_t mailboxes;                     /* of batches that are alive */
     LIERNE_VEC(lierne_ipc_place) retired; /* of others, which a peer may still read */
     bool left;                            /* no peer has this rank's window mapped any more */

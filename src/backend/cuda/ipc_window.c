@@ -7,12 +7,6 @@
 
 #include <string.h>
 
-/* Where the first mailbox of a chunk may lie. */
-static size_t begin_of(size_t chunk) {
-    size_t head = (sizeof(lierne_ipc_head) + LIERNE_IPC_SLOT - 1) / LIERNE_IPC_SLOT;
-    return chunk == 0 ? head * LIERNE_IPC_SLOT : 0;
-}
-
 static lierne_status publish(lierne_ipc *ipc) {
     lierne_ipc_head *head = &ipc->head;
     size_t skipped = sizeof head->broken;
@@ -35,7 +29,9 @@ static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
     }
     bytes = ((bytes > least ? bytes : least) + granule - 1) / granule * granule;
     LIERNE_TRY(ipc->driver->alloc(&memory, &ipc->head.handles[n], bytes));
-    ipc->chunks[n] = (lierne_ipc_chunk){.at = memory, .used = begin_of(n)};
+    const lierne_ipc_chunk *last = n ? &ipc->chunks[n - 1] : NULL;
+    uint64_t begin = last ? last->begin + (uint64_t)ipc->head.bytes[n - 1] : 0;
+    ipc->chunks[n] = (lierne_ipc_chunk){.at = memory, .begin = begin};
     ipc->head.bytes[n] = (int64_t)bytes;
     ipc->head.nchunks++;
     return publish(ipc);
@@ -46,6 +42,28 @@ static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
 static lierne_status reserve_retired(lierne_ipc *ipc) {
     return lierne_vec_grow(&ipc->retired.at, ipc->retired.count + ipc->mailboxes,
                            &ipc->retired.capacity, sizeof *ipc->retired.at);
+}
+
+static lierne_extent extent_of(const lierne_ipc *ipc, uint32_t c) {
+    return (lierne_extent){ipc->chunks[c].begin, (uint64_t)ipc->head.bytes[c]};
+}
+
+/* In whole slots; adds a chunk where none has space. */
+static lierne_status take_space(lierne_ipc_place *place, lierne_ipc *ipc, size_t bytes) {
+    size_t whole = (bytes + LIERNE_IPC_SLOT - 1) / LIERNE_IPC_SLOT * LIERNE_IPC_SLOT;
+    uint64_t offset = 0;
+    uint32_t c = 0;
+    LIERNE_TRY(lierne_extents_reserve(&ipc->taken));
+    while (c < ipc->head.nchunks &&
+           !lierne_extents_take(&ipc->taken, extent_of(ipc, c), whole, &offset)) {
+        c++;
+    }
+    if (c == ipc->head.nchunks) {
+        LIERNE_TRY(add_chunk(ipc, whole));
+        lierne_extents_take(&ipc->taken, extent_of(ipc, c), whole, &offset);
+    }
+    *place = (lierne_ipc_place){c, (int64_t)(offset - ipc->chunks[c].begin)};
+    return LIERNE_OK;
 }
 
 lierne_status lierne_ipc_create(lierne_ipc **out, const lierne_ipc_driver *driver, int device,
@@ -66,7 +84,9 @@ lierne_status lierne_ipc_create(lierne_ipc **out, const lierne_ipc_driver *drive
     }
     LIERNE_TRY(reserve_retired(ipc));
     LIERNE_TRY(driver->alloc_words(&ipc->words));
-    return add_chunk(ipc, sizeof(lierne_ipc_head));
+    LIERNE_TRY(add_chunk(ipc, sizeof(lierne_ipc_head)));
+    lierne_ipc_place head;
+    return take_space(&head, ipc, sizeof(lierne_ipc_head));
 }
 
 static lierne_status map_chunk(lierne_ipc *ipc, int index, int64_t chunk,
@@ -111,6 +131,7 @@ void lierne_ipc_destroy(lierne_ipc *ipc) {
     if (ipc->words) {
         ipc->driver->free_words(ipc->words);
     }
+    lierne_mem_free(ipc->taken.at);
     lierne_mem_free(ipc->retired.at);
     lierne_mem_free(ipc->peers);
     lierne_mem_free(ipc);
@@ -131,33 +152,23 @@ static void sweep(lierne_ipc *ipc) {
     size_t kept = 0;
     for (size_t i = 0; i < ipc->retired.count; i++) {
         const lierne_ipc_place place = ipc->retired.at[i];
-        lierne_ipc_chunk *chunk = &ipc->chunks[place.chunk];
         uint32_t flag = 1;
         if (ipc->driver->read(&flag, lierne_ipc_own_address(ipc, &place), sizeof flag) !=
                 LIERNE_OK ||
             flag != 0) {
             ipc->retired.at[kept++] = place;
-        } else if (--chunk->mailboxes == 0) {
-            chunk->used = begin_of((size_t)place.chunk);
+        } else {
+            uint64_t offset = ipc->chunks[place.chunk].begin + (uint64_t)place.offset;
+            lierne_extents_give(&ipc->taken, offset, NULL);
         }
     }
     ipc->retired.count = kept;
 }
 
 lierne_status lierne_ipc_take_mailbox(lierne_ipc *ipc, lierne_ipc_place *place, size_t bytes) {
-    size_t whole = (bytes + 2 * LIERNE_IPC_SLOT - 1) / LIERNE_IPC_SLOT * LIERNE_IPC_SLOT;
-    uint32_t c = 0;
     sweep(ipc);
     LIERNE_TRY(reserve_retired(ipc));
-    while (c < ipc->head.nchunks && (size_t)ipc->head.bytes[c] - ipc->chunks[c].used < whole) {
-        c++;
-    }
-    if (c == ipc->head.nchunks) {
-        LIERNE_TRY(add_chunk(ipc, whole));
-    }
-    *place = (lierne_ipc_place){c, (int64_t)ipc->chunks[c].used};
-    ipc->chunks[c].used += whole;
-    ipc->chunks[c].mailboxes++;
+    LIERNE_TRY(take_space(place, ipc, bytes + LIERNE_IPC_SLOT));
     ipc->mailboxes++;
     return clear_flag(ipc, place);
 }

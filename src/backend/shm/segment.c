@@ -61,7 +61,7 @@ static lierne_status open_file(lierne_segment *s) {
  * has gone leaves nothing on the heap. */
 lierne_status lierne_segment_open(lierne_segment *s) {
     *s = (lierne_segment){0};
-    LIERNE_TRY(lierne_vec_grow(&s->used.at, 0, &s->used.capacity, sizeof *s->used.at));
+    LIERNE_TRY(lierne_extents_reserve(&s->used));
     lierne_status status = open_file(s);
     if (status != LIERNE_OK) {
         lierne_mem_free(s->used.at);
@@ -72,25 +72,6 @@ lierne_status lierne_segment_open(lierne_segment *s) {
 
 static uint64_t round_up(uint64_t bytes) {
     return (bytes + LIERNE_PAGE - 1) / LIERNE_PAGE * LIERNE_PAGE;
-}
-
-/* The first place of a chunk that has the bytes: before used[*at], where they are to be inserted.
- */
-static bool find_gap(const lierne_segment *s, const lierne_extent *chunk, uint64_t bytes,
-                     uint64_t *offset, size_t *at) {
-    uint64_t low = chunk->offset;
-    for (*at = 0; *at < s->used.count; ++*at) {
-        const lierne_extent *u = &s->used.at[*at];
-        if (u->offset + u->bytes <= low) {
-            continue;
-        }
-        if (u->offset >= chunk->offset + chunk->bytes || u->offset - low >= bytes) {
-            break;
-        }
-        low = u->offset + u->bytes;
-    }
-    *offset = low;
-    return low <= chunk->offset + chunk->bytes && chunk->offset + chunk->bytes - low >= bytes;
 }
 
 static lierne_status no_memory(uint64_t bytes, const char *reason) {
@@ -147,35 +128,33 @@ static lierne_status reserve_extent(lierne_segment *s, lierne_extent extent) {
     return no_memory(extent.bytes, strerror(code));
 }
 
-/* Finds a gap in the chunks, the newest first, in which there is most space. */
-static bool find_place(const lierne_segment *s, uint64_t bytes, uint64_t *offset, size_t *at) {
-    for (unsigned c = chunks_of(s); c-- > 0;) {
-        if (find_gap(s, &s->head->chunks[c], bytes, offset, at)) {
-            return true;
-        }
+/* In the chunks, the newest first, in which there is most space. */
+static bool take_place(lierne_segment *s, uint64_t bytes, uint64_t *offset) {
+    bool found = false;
+    for (unsigned c = chunks_of(s); c-- > 0 && !found;) {
+        found = lierne_extents_take(&s->used, s->head->chunks[c], bytes, offset);
     }
-    return false;
+    return found;
 }
 
-/* Inserts an extent of whole pages; *out is where. */
-static lierne_status insert(lierne_segment *s, uint64_t bytes, uint64_t *out) {
-    size_t at;
-    LIERNE_TRY(lierne_vec_grow(&s->used.at, s->used.count, &s->used.capacity, sizeof *s->used.at));
-    if (!find_place(s, bytes, out, &at)) {
+/* Takes whole pages; *out is where. */
+static lierne_status take_pages(lierne_segment *s, uint64_t bytes, uint64_t *out) {
+    LIERNE_TRY(lierne_extents_reserve(&s->used));
+    if (!take_place(s, bytes, out)) {
         LIERNE_TRY(add_chunk(s, bytes));
-        find_place(s, bytes, out, &at);
+        take_place(s, bytes, out);
     }
-    LIERNE_TRY(reserve_extent(s, (lierne_extent){*out, bytes}));
-    memmove(&s->used.at[at + 1], &s->used.at[at], (s->used.count - at) * sizeof *s->used.at);
-    s->used.at[at] = (lierne_extent){*out, bytes};
-    s->used.count++;
-    return LIERNE_OK;
+    lierne_status status = reserve_extent(s, (lierne_extent){*out, bytes});
+    if (status != LIERNE_OK) {
+        lierne_extents_give(&s->used, *out, NULL);
+    }
+    return status;
 }
 
 lierne_status lierne_segment_alloc(void **out, uint64_t *offset, lierne_segment *s, size_t size) {
     uint64_t bytes = round_up(size ? size : 1), place;
     LIERNE_TRY(check_size(size));
-    LIERNE_TRY(insert(s, bytes, &place));
+    LIERNE_TRY(take_pages(s, bytes, &place));
     *out = lierne_segment_address(s, place, bytes);
     if (offset) {
         *offset = place;
@@ -185,19 +164,14 @@ lierne_status lierne_segment_alloc(void **out, uint64_t *offset, lierne_segment 
 
 bool lierne_segment_free(lierne_segment *s, const void *memory) {
     uint64_t offset;
-    if (!lierne_segment_find(s, memory, 1, &offset)) {
+    lierne_extent given;
+    if (!lierne_segment_find(s, memory, 1, &offset) ||
+        !lierne_extents_give(&s->used, offset, &given)) {
         return false;
     }
-    for (size_t i = 0; i < s->used.count; i++) {
-        const lierne_extent u = s->used.at[i];
-        if (u.offset == offset) {
-            fallocate((int)s->name.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                      (off_t)u.offset, (off_t)u.bytes);
-            memmove(&s->used.at[i], &s->used.at[i + 1], (--s->used.count - i) * sizeof *s->used.at);
-            return true;
-        }
-    }
-    return false;
+    fallocate((int)s->name.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              (off_t)given.offset, (off_t)given.bytes);
+    return true;
 }
 
 bool lierne_segment_find(const lierne_segment *s, const void *memory, size_t bytes,

@@ -6,18 +6,12 @@
 #ifndef LIERNE_SEGMENT_H
 #define LIERNE_SEGMENT_H
 
-#include "base/base.h"
+#include "runtime/transport/extents.h"
 
 #include <stdatomic.h>
 
 #define LIERNE_PAGE       4096
 #define LIERNE_CACHE_LINE 64
-
-/* Bytes offset to offset + bytes - 1 of the file. */
-typedef struct lierne_extent {
-    uint64_t offset;
-    uint64_t bytes;
-} lierne_extent;
 
 /* Chunks double in size, so a few are enough. */
 #define LIERNE_SEGMENT_CHUNKS 40
@@ -44,7 +38,7 @@ typedef struct lierne_segment {
     lierne_segment_head *head; /* NULL: not open */
     bool own;
     char *at[LIERNE_SEGMENT_CHUNKS]; /* of each chunk; NULL: not mapped */
-    LIERNE_VEC(lierne_extent) used;  /* by offset; of the owner */
+    lierne_extents used;             /* of the owner */
 } lierne_segment;
 
 /* Creates the segment of this process. Errors: NO_MEMORY, UNSUPPORTED (the system refuses a memfd);

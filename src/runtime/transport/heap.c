@@ -1,9 +1,6 @@
-/* First fit. Plans are few and live long, so a sorted list of blocks is enough; and ranks that plan
- * and destroy in the same order have equal places, which is what NCCL's algorithms for windows need
- * (runtime/execute/all_gathers.c asks whether they have). */
+/* Ranks that plan and destroy in the same order have equal places, which is what NCCL's algorithms
+ * for windows need (runtime/execute/all_gathers.c asks whether they have). */
 #include "runtime/transport/heap.h"
-
-#include <string.h>
 
 #define ALIGN 256 /* bytes, as memory of cudaMalloc */
 
@@ -21,47 +18,19 @@ int64_t lierne_heap_bytes(const lierne_heap *heap) {
     return n > 0 ? heap->chunks.at[n - 1].place + heap->chunks.at[n - 1].bytes : 0;
 }
 
-/* The place of the first gap of a chunk that has so many bytes, or -1. *next: the first block
- * behind it. */
-static int64_t find_gap(const lierne_heap *heap, const lierne_heap_chunk *chunk, int64_t bytes,
-                        size_t *next) {
-    int64_t place = chunk->place, end = chunk->place + chunk->bytes;
-    size_t i = 0;
-    while (i < heap->blocks.count && heap->blocks.at[i].place < chunk->place) {
-        i++;
-    }
-    for (; i < heap->blocks.count && heap->blocks.at[i].place < end; i++) {
-        const lierne_heap_block *b = &heap->blocks.at[i];
-        if (b->place - place >= bytes) {
-            *next = i;
-            return place;
-        }
-        place = b->place + b->bytes;
-    }
-    *next = i;
-    return end - place >= bytes ? place : -1;
-}
-
-static void *insert(lierne_heap *heap, const lierne_heap_chunk *chunk, size_t at,
-                    lierne_heap_block block) {
-    if (lierne_vec_grow(&heap->blocks.at, heap->blocks.count, &heap->blocks.capacity,
-                        sizeof *heap->blocks.at) != LIERNE_OK) {
-        return NULL;
-    }
-    lierne_heap_block *to = heap->blocks.at + at;
-    memmove(to + 1, to, (heap->blocks.count++ - at) * sizeof *to);
-    *to = block;
-    return chunk->at + (block.place - chunk->place);
+static lierne_extent extent_of(const lierne_heap_chunk *chunk) {
+    return (lierne_extent){(uint64_t)chunk->place, (uint64_t)chunk->bytes};
 }
 
 void *lierne_heap_take(lierne_heap *heap, int64_t bytes) {
-    int64_t whole = lierne_heap_align(bytes);
+    uint64_t whole = (uint64_t)lierne_heap_align(bytes), place;
+    if (lierne_extents_reserve(&heap->blocks) != LIERNE_OK) {
+        return NULL;
+    }
     for (size_t c = 0; c < heap->chunks.count; c++) {
         const lierne_heap_chunk *chunk = &heap->chunks.at[c];
-        size_t next;
-        int64_t place = find_gap(heap, chunk, whole, &next);
-        if (place >= 0) {
-            return insert(heap, chunk, next, (lierne_heap_block){place, whole});
+        if (lierne_extents_take(&heap->blocks, extent_of(chunk), whole, &place)) {
+            return chunk->at + ((int64_t)place - chunk->place);
         }
     }
     return NULL;
@@ -81,25 +50,11 @@ int64_t lierne_heap_place(const lierne_heap *heap, const void *memory) {
 
 bool lierne_heap_give(lierne_heap *heap, const void *memory) {
     int64_t place = lierne_heap_place(heap, memory);
-    size_t i = 0;
-    while (i < heap->blocks.count && heap->blocks.at[i].place != place) {
-        i++;
-    }
-    if (i == heap->blocks.count) {
-        return false;
-    }
-    lierne_heap_block *at = heap->blocks.at + i;
-    memmove(at, at + 1, (--heap->blocks.count - i) * sizeof *at);
-    return true;
+    return place >= 0 && lierne_extents_give(&heap->blocks, (uint64_t)place, NULL);
 }
 
 bool lierne_heap_is_used(const lierne_heap *heap, const lierne_heap_chunk *chunk) {
-    bool used = false;
-    for (size_t i = 0; i < heap->blocks.count; i++) {
-        int64_t place = heap->blocks.at[i].place;
-        used |= place >= chunk->place && place - chunk->place < chunk->bytes;
-    }
-    return used;
+    return lierne_extents_use(&heap->blocks, extent_of(chunk));
 }
 
 void lierne_heap_destroy(lierne_heap *heap) {

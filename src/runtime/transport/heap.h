@@ -4,7 +4,7 @@
 #ifndef LIERNE_HEAP_H
 #define LIERNE_HEAP_H
 
-#include "base/base.h"
+#include "runtime/transport/extents.h"
 
 /* Places are bytes, counted through all chunks in their order: the same on all ranks. */
 typedef struct lierne_heap_chunk {
@@ -13,14 +13,10 @@ typedef struct lierne_heap_chunk {
     int64_t bytes;
     void *handle; /* the transport's; NULL: not registered */
 } lierne_heap_chunk;
-typedef struct lierne_heap_block {
-    int64_t place;
-    int64_t bytes;
-} lierne_heap_block;
 typedef struct lierne_heap {
     LIERNE_VEC(lierne_heap_chunk) chunks;
-    LIERNE_VEC(lierne_heap_block) blocks; /* that are taken, by ascending place */
-    bool grows;                           /* the same on all ranks */
+    lierne_extents blocks; /* that are taken, by place */
+    bool grows;            /* the same on all ranks */
 } lierne_heap;
 
 /* Adds a chunk, whose memory stays the caller's. Errors: NO_MEMORY. */
@@ -36,7 +32,7 @@ void *lierne_heap_take(lierne_heap *heap, int64_t bytes);
 bool lierne_heap_give(lierne_heap *heap, const void *memory);
 /* The place of memory; -1: it is in no chunk. */
 int64_t lierne_heap_place(const lierne_heap *heap, const void *memory);
-/* Whether a block of the chunk is taken. */
+/* Whether a block of the chunk is taken: such a chunk must not be freed. */
 LIERNE_PRIVATE bool lierne_heap_is_used(const lierne_heap *heap, const lierne_heap_chunk *chunk);
 /* Frees the lists, not the memory of the chunks. */
 LIERNE_PRIVATE void lierne_heap_destroy(lierne_heap *heap);
