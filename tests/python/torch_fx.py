@@ -397,6 +397,17 @@ def streams_get_their_priority():
 
 
 @test
+def graphs_without_torch_distributed_are_left_alone():
+    graph = Graph()
+    module, initialized = graph.module(), dist.is_initialized
+    dist.is_initialized = lambda: False
+    try:
+        assert isolate_ep_process_group_pass(module) is module
+    finally:
+        dist.is_initialized = initialized
+
+
+@test
 def groups_that_are_unknown_are_named():
     graph = Graph()
     graph.gather("no such group", name="lost")

@@ -237,6 +237,8 @@ def _isolate(graph_module, purpose, kinds, select, priority, singletons, concurr
     tag = None if select is None else lambda node: purpose if select(node) else ""
     before = record(graph_module, tag=tag)
     after = isolate(before, purpose, kinds, priority, any_tag=select is None, singletons=singletons)
+    if context is None and not dist.is_initialized():
+        return {}  # no process group, and nobody to compare with
     context = default_context() if context is None else context
     run = Run(context, after, concurrent=concurrent, external=True)
     groups = isolated_groups(context).commit(run, before.process_groups)
