@@ -24,4 +24,14 @@ verdict $? "words that docs/glossary.md has others for: $bad"
 printf 'int seats_of;\n/* The ballot. */\n"wired", Oversettled\n' >"$work/stale.c"
 [ "$(found "$EVERYWHERE" "$work" | wc -l)" = 2 ]
 verdict $? "words are found, also within identifiers, and only whole ones"
+
+conflicts() { # conflicts PATH...: the marks of a merge that was not finished
+    grep -rnE --include=*.{c,h,cu,md,py,sh,txt,json,mk,in,yml} '^(<{7}|>{7}) ' "$@"
+}
+bad=$(conflicts src include kernels docs examples tests grids ./*.md)
+[ -z "$bad" ]
+verdict $? "a conflict that nobody has resolved: $bad"
+printf '%s\n' '<<<<''<<< HEAD' >"$work/conflict.md"
+[ -n "$(conflicts "$work")" ]
+verdict $? "a conflict is found"
 verdicts
