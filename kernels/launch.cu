@@ -1,20 +1,29 @@
 /* One launch per stage, for all its tasks and peers.
  *
  * A block of threads takes tile after tile; a tile is 16 KiB, four pieces of 16 bytes per thread,
- * so that a large copy has enough reads in flight. Nothing is shared between threads and nothing is
+ * which are loaded before one is stored, so that a large copy has enough reads in flight. A warp
+ * fetches what the tile's threads share. No results are shared between threads and nothing is
  * atomic: runtime/memory/task.h gives every piece one writer, which is what makes the bits those of
  * the host. */
 #include "backend/cuda/launch_tasks.h"
 
+#define WARP 32
+
 /* One kernel for the sums of each dtype, and one without sums. */
 #define RUN_TASKS(name, dtype)                                                                     \
-    extern "C" __global__ void __launch_bounds__(LIERNE_KERNEL_THREADS)                            \
+    extern "C" __global__ void __launch_bounds__(LIERNE_KERNEL_THREADS, LIERNE_KERNEL_BLOCKS)      \
         lierne_run_##name(const lierne_task_table table,                                           \
                           const __grid_constant__ lierne_task_call call, int64_t first,            \
                           int64_t end, int64_t tiles) {                                            \
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {                         \
-            lierne_task_tile(&table, &call, first, end, tile, (int)threadIdx.x,                    \
-                             LIERNE_KERNEL_THREADS, dtype);                                        \
+        __shared__ lierne_tile tile;                                                               \
+        for (int64_t number = blockIdx.x; number < tiles; number += gridDim.x) {                   \
+            if (threadIdx.x < WARP) {                                                              \
+                lierne_tile_fill(&tile, &table, &call, first, end, number, (int)threadIdx.x,       \
+                                 WARP);                                                            \
+            }                                                                                      \
+            __syncthreads();                                                                       \
+            lierne_tile_run(&tile, &table, &call, (int)threadIdx.x, LIERNE_KERNEL_THREADS, dtype); \
+            __syncthreads();                                                                       \
         }                                                                                          \
     }
 RUN_TASKS(f64, LIERNE_DTYPE_F64)

@@ -30,8 +30,8 @@ translate() {
 }
 translate 'add.s32 %r1, %r2, 1;'
 verdict $? "a known instruction is translated: $(cat "$work/why")"
-for statement in 'add.cc.s32 %r1, %r2, 1;' 'popc.b32 %r1, %r2;' 'bar.sync 0;' 'ld.shared.u32 %r1, [%r2];' \
-    'add.s32 %r1, %clock, 1;' '.shared .b8 memory[16];' 'setp.lt.s32 %r1|%r2, %r1, 1;'; do
+for statement in 'add.cc.s32 %r1, %r2, 1;' 'popc.b32 %r1, %r2;' 'bar.sync 1;' '@%p1 bar.sync 0;' 'bar.arrive 0, 64;' \
+    'add.s32 %r1, %clock, 1;' 'atom.shared.add.u32 %r1, [%r2], 1;' 'setp.lt.s32 %r1|%r2, %r1, 1;'; do
     ! translate "$statement"
     verdict $? "an unknown instruction is rejected: $statement"
 done
@@ -53,6 +53,17 @@ else
     echo "skipped: tests/emulator/sm_100.inc is of another nvcc, so that it was not compared"
 fi
 
+# What ptxas makes of the kernels of tasks: nothing is spilled or on a stack, and 64 registers leave space
+# for half of the 2,048 threads of a processor, in blocks of 256.
+ptxas=$(dirname "$(sh tests/find_cuda.sh nvcc)")/ptxas
+for sm in "${kernels[@]:1}"; do
+    "$ptxas" -v -arch="sm_$sm" -o "$work/kernels" "$emulated/launch.$sm.ptx" >"$work/ptxas" 2>&1 &&
+        [ "$(grep -c 'Compiling entry function .lierne_run' "$work/ptxas")" = 9 ] &&
+        [ "$(grep -c 'stack frame' "$work/ptxas")" = "$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$work/ptxas")" ] &&
+        [ "$(grep -oE 'Used [0-9]+ registers' "$work/ptxas" | sort -k 2n | tail -n 1 | grep -oE '[0-9]+')" -le 64 ]
+    verdict $? "kernels of sm_$sm spill nothing, and fill half of a processor: $(grep -E 'Compiling|stack|Used' "$work/ptxas")"
+done
+
 # on SM COMMAND...: with the kernels of a device.
 on() {
     local sm=$1
@@ -66,6 +77,7 @@ on() {
 export -f on
 export emulated
 for sm in "${kernels[@]}"; do
+    run "loads and stores, sm_${sm:-100}" 100 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/emulator/counts"
     run "memory, sm_${sm:-100}" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
 done
 run threads 300 "$emulated/tests/gpu/threads"

@@ -127,6 +127,8 @@ void *emulator_global(emulator_thread *t, uint64_t address, size_t bytes, bool s
         emulator_fault(t, "access to memory of another device", address, bytes);
     }
     const char *wrong = check_bytes(m, address, bytes, store, t->stream, t->number);
+    t->loads += !store;
+    t->stores += store;
     if (wrong) {
         emulator_fault(t, wrong, address, bytes);
     }

@@ -1,6 +1,7 @@
 /* Between translated kernels and the emulated device that runs them. A thread of a kernel is a call
- * of a function; the threads of a launch run one after another, in an order drawn at random. So
- * there is no barrier and no shared memory, and a kernel that has either is not translated. */
+ * of a function; the threads of a launch run one after another, in an order drawn at random. Where
+ * they meet at a barrier, each returns there, with its registers in memory, and is called again
+ * when all have come to the same one. */
 #ifndef LIERNE_TESTS_EMULATOR_H
 #define LIERNE_TESTS_EMULATOR_H
 
@@ -16,7 +17,11 @@ typedef struct emulator_thread {
     unsigned char *parameters; /* of the launch */
     unsigned char *local;      /* its own memory */
     size_t parameter_bytes, local_bytes;
-    struct CUstream_st *stream; /* that the launch is on */
+    uint32_t barrier;               /* at which it waits; 0: at none */
+    void *registers;                /* of a thread of a kernel with barriers */
+    struct emulator_shared *shared; /* memory of its block */
+    uint64_t loads, stores;         /* of global memory, of the launch so far */
+    struct CUstream_st *stream;     /* that the launch is on */
     const char *kernel;
 } emulator_thread;
 
@@ -33,6 +38,7 @@ typedef struct emulator_entry {
     const emulator_span *parameters;
     uint32_t nparameters, parameter_bytes, local_bytes;
     uint32_t threads; /* most of a block */
+    uint32_t shared_bytes, register_bytes;
 } emulator_entry;
 
 /* Of a set of translated kernels. */
@@ -48,8 +54,16 @@ void *emulator_global(emulator_thread *t, uint64_t address, size_t bytes, bool s
 /* The same for the parameters of the launch, and for memory of one thread. */
 void *emulator_param(emulator_thread *t, uint64_t address, size_t bytes, bool store);
 void *emulator_local_at(emulator_thread *t, uint64_t address, size_t bytes, bool store);
+/* Of the block: it is also checked that threads meet at a barrier between a store and other
+ * accesses to the same bytes. */
+void *emulator_shared_at(emulator_thread *t, uint64_t address, size_t bytes, bool store);
 uint64_t emulator_parameter(emulator_thread *t, size_t offset);
 uint64_t emulator_local(emulator_thread *t);
+/* Loads and stores of global memory by all kernels since the last call, a vector as one. */
+typedef struct emulator_counts {
+    uint64_t loads, stores;
+} emulator_counts;
+emulator_counts emulator_take_counts(void);
 /* Accesses by which threads of several launches meet. */
 typedef enum emulator_order { EMULATOR_RELAXED, EMULATOR_ORDERED } emulator_order;
 uint64_t emulator_load(emulator_thread *t, uint64_t address, size_t bytes, emulator_order order);

@@ -7,11 +7,13 @@ EMULATOR_OBJ := $(call emulated,$(filter-out %/addresses.c %/kernels.c,$(call fi
 EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/emulator/addresses.c)
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
-EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_GPU) $(EMULATED_LAUNCHED)
+EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED)/tests/emulator/counts $(EMULATED_GPU) $(EMULATED_LAUNCHED)
 
 $(EMULATOR): $(EMULATOR_OBJ) $(EMULATED)/tests/emulator/kernels.o
 	$(Q)$(CC) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $^ -ldl
 $(EMULATED)/tests/emulator/known: $(EMULATED)/tests/emulator/self/self.o $(EMULATOR)
+	$(LINK)
+$(EMULATED)/tests/emulator/counts: $(EMULATED)/tests/emulator/self/counts.o $(EMULATED_CUDA) $(LIB) $(EMULATOR)
 	$(LINK)
 $(EMULATED)/tests/gpu/ranks/parts.a: $(call emulated,$(filter-out $(mains),$(call files,tests/gpu/ranks/*.c)))
 	$(ARCHIVE)
@@ -42,6 +44,6 @@ $(EMULATED)/sm_%.inc: $(wildcard kernels/*.cu src/backend/cuda/*.h src/runtime/m
 		-Iinclude -Isrc -o $(@D)/$$kernels.$*.ptx kernels/$$kernels.cu || exit 1; done
 	$(Q)$(PYTHON) tests/emulator/ptx2c.py $(@D)/launch.$*.ptx $(@D)/flags.$*.ptx >$@
 
-$(EMULATED)/%.o: MORE_CPPFLAGS += -Itests/emulator/include -Itests -Itests/support
+$(EMULATED)/%.o: MORE_CPPFLAGS += -Itests/emulator/include -Itests -Itests/support -Itests/emulator
 $(EMULATED)/%.o: %.c $(B)/flags.c
 	$(COMPILE)

@@ -288,6 +288,19 @@ INSTRUCTION uint32_t shf_r_wrap_b32(uint32_t low, uint32_t high, uint32_t n) {
 INSERT(b32, uint32_t)
 INSERT(b64, uint64_t)
 
+/* n bits of a from position on, with their sign. */
+INSTRUCTION uint64_t bfe_s64(uint64_t a, uint32_t position, uint32_t n) {
+    position &= 255, n &= 255;
+    if (n == 0) {
+        return 0;
+    }
+    uint32_t last = position + n - 1 < 63 ? position + n - 1 : 63;
+    uint64_t sign = a >> last & 1 ? ~(uint64_t)0 : 0;
+    uint64_t bits = position < 64 ? a >> position : 0;
+    uint32_t kept = position < 64 ? last - position + 1 : 0;
+    return kept >= 64 ? bits : (bits & (((uint64_t)1 << kept) - 1)) | sign << kept;
+}
+
 /* Four bytes of eight; bit 3 of a selector repeats the sign of the byte. */
 INSTRUCTION uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selectors) {
     uint64_t from = (uint64_t)high << 32 | low;
@@ -339,6 +352,7 @@ typedef struct emulator_vector {
 #define ACCESSES(type, value)                                                                      \
     ACCESS(global, emulator_global, type, value)                                                   \
     ACCESS(global_nc, emulator_global, type, value)                                                \
+    ACCESS(shared, emulator_shared_at, type, value)                                                \
     ACCESS(param, emulator_param, type, value)                                                     \
     ACCESS(local, emulator_local_at, type, value)
 ACCESSES(u8, uint8_t)

@@ -93,6 +93,13 @@ void emulator_shadow_destroy(emulator_shadow *shadow);
 bool emulator_check_copy(const struct CUstream_st *stream, uint64_t to, uint64_t from,
                          size_t bytes);
 
+/* Memory of a block of threads: poison and without marks after clear; pass: at a barrier. */
+typedef struct emulator_shared emulator_shared;
+emulator_shared *emulator_shared_create(size_t bytes);
+void emulator_shared_destroy(emulator_shared *shared);
+void emulator_shared_clear(emulator_shared *shared);
+void emulator_shared_pass(emulator_shared *shared);
+
 /* That an event was recorded, for those who wait for that. */
 typedef struct emulator_token {
     int users;

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,36 +54,83 @@ static uint32_t *shuffle(uint32_t n) {
     return order;
 }
 
-static void run_block(emulator_thread *t, const emulator_work *work) {
+/* Runs a thread of the block, to its end or to a barrier. */
+static void run_thread(emulator_thread *t, const emulator_work *work, uint32_t thread) {
+    t->thread = thread;
+    t->number = t->block * work->threads + thread + 1;
+    work->entry->run(t);
+}
+
+static void run_alone(emulator_thread *t, const emulator_work *work, const uint32_t *order) {
+    for (uint32_t i = 0; i < work->threads; i++) {
+        memset(t->local, 0xcd, t->local_bytes);
+        run_thread(t, work, order[i]);
+    }
+}
+
+/* All threads run to the next barrier, then all go on from there. */
+static void run_together(emulator_thread *t, const emulator_work *work, const uint32_t *order,
+                         unsigned char *registers) {
+    const size_t each = work->entry->register_bytes;
+    uint32_t at = 0, next = 0;
+    memset(registers, 0, work->threads * each);
+    emulator_shared_clear(t->shared);
+    do {
+        emulator_shared_pass(t->shared);
+        for (uint32_t i = 0; i < work->threads; i++) {
+            t->registers = registers + order[i] * each;
+            t->barrier = at;
+            run_thread(t, work, order[i]);
+            if (i > 0 && t->barrier != next) {
+                emulator_fault(t, "a barrier that not all threads of the block come to", 0, 0);
+            }
+            next = t->barrier;
+        }
+        at = next;
+    } while (at);
+}
+
+static void run_block(emulator_thread *t, const emulator_work *work, unsigned char *registers) {
     uint32_t *order = shuffle(work->threads);
     if (setjmp(faulted) == 0) {
-        for (uint32_t i = 0; i < work->threads; i++) {
-            t->thread = order[i];
-            t->number = t->block * work->threads + t->thread + 1;
-            memset(t->local, 0xcd, t->local_bytes);
-            work->entry->run(t);
+        if (work->entry->register_bytes) {
+            run_together(t, work, order, registers);
+        } else {
+            run_alone(t, work, order);
         }
     }
     free(order);
 }
 
+static atomic_ullong loads, stores;
+
+emulator_counts emulator_take_counts(void) {
+    return (emulator_counts){atomic_exchange(&loads, 0), atomic_exchange(&stores, 0)};
+}
+
 void emulator_run_kernel(const emulator_work *work) {
     _Alignas(16) unsigned char local[EMULATOR_LOCAL];
     uint32_t *order = shuffle(work->blocks);
+    unsigned char *registers = malloc((size_t)work->threads * work->entry->register_bytes + 1);
     emulator_thread t = {.threads = work->threads,
                          .blocks = work->blocks,
                          .parameters = work->parameters,
                          .parameter_bytes = work->entry->parameter_bytes,
                          .local = local,
                          .local_bytes = work->entry->local_bytes,
+                         .shared = emulator_shared_create(work->entry->shared_bytes),
                          .stream = work->stream,
                          .kernel = work->entry->name};
     running = &t;
     for (uint32_t i = 0; i < work->blocks && emulator_broken() == cudaSuccess; i++) {
         t.block = order[i];
-        run_block(&t, work);
+        run_block(&t, work, registers);
     }
     running = NULL;
+    atomic_fetch_add(&loads, t.loads);
+    atomic_fetch_add(&stores, t.stores);
+    emulator_shared_destroy(t.shared);
+    free(registers);
     free(order);
 }
 

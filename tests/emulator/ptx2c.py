@@ -12,6 +12,7 @@ REGISTER = {"pred": "bool", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64
 BYTES = {"u8": 1, "b8": 1, "u16": 2, "u32": 4, "b32": 4, "f32": 4, "u64": 8, "b64": 8, "f64": 8}
 SPECIAL = {"%tid.x": "t->thread", "%ntid.x": "t->threads", "%ctaid.x": "t->block",
            "%nctaid.x": "t->blocks", "%globaltimer": "emulator_nanoseconds()"}
+BARRIER = r"bar\.sync\s+0"  # of all threads of a block
 # They have no result; the others have one, or a list of results.
 EFFECTS = ("st", "bra", "ret", "exit", "membar", "fence", "nanosleep")
 
@@ -33,10 +34,12 @@ class Function:
         self.names = {}  # of parameters and local arrays: the C expression of their addresses
         self.parameters = []  # (offset, bytes)
         self.bytes = 0
-        self.local = 0  # bytes
+        self.local = self.shared = 0  # bytes
+        self.barriers = 0
         self.threads = 1024
         self.registers = []  # (type, name)
         self.lines = []
+        self.meets = False  # at barriers: then its registers outlive a call of the function
 
     def parameter(self, text):
         array = re.fullmatch(r"\.param\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\]", text)
@@ -57,12 +60,22 @@ class Function:
         if text in SPECIAL:
             return SPECIAL[text]
         if re.fullmatch(r"%[a-zA-Z]+\d*", text):
-            return text[1:]
+            return self.register(text[1:])
         if re.fullmatch(r"0[fF][0-9A-Fa-f]{8}|0[dD][0-9A-Fa-f]{16}", text):
             return "0x" + text[2:]
         if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)", text):
             return text if abs(int(text, 0)) < 1 << 63 else text + "u"
         return self.names[text] if text in self.names else fail("an operand", text)
+
+    def register(self, name):
+        return "r->" + name if self.meets and name not in self.names else name
+
+    def barrier(self, guarded):
+        """The function returns, and is called again when all threads have come here."""
+        if guarded or self.local:
+            fail("a barrier of some threads, or beside local memory", self.name)
+        self.barriers += 1
+        return f"t->barrier = {self.barriers}; return; barrier_{self.barriers}:;"
 
     def address(self, text):
         found = re.fullmatch(r"\[([^+\]]+)(?:\+(-?\d+))?\]", text)
@@ -108,20 +121,26 @@ class Function:
 
     def statement(self, text):
         register = re.fullmatch(r"\.reg\s+\.(\w+)\s+(%?\w+)(?:<(\d+)>)?", text)
+        shared = re.fullmatch(r"\.shared\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\]", text)
         local = re.fullmatch(r"\.local\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\]", text)
         if register and register[1] in REGISTER:
             self.declare(REGISTER[register[1]], register[2].lstrip("%"), register[3])
         elif local and not self.local:
             self.local = int(local[3])
             self.names[local[2]] = "emulator_local(t)"
+        elif shared and not self.shared:
+            self.shared = int(shared[3])
+            self.names[shared[2]] = "0"
         elif text.startswith(".pragma"):
             pass
         elif text.startswith("."):
             fail("a directive", text)
         else:
             guard = re.match(r"@(!?)%(p\d+)\s+", text)
-            condition = f"if ({guard[1]}{guard[2]}) " if guard else ""
-            self.lines.append(condition + self.instruction(text[guard.end():] if guard else text))
+            condition = f"if ({guard[1]}{self.register(guard[2])}) " if guard else ""
+            rest = text[guard.end():] if guard else text
+            self.lines.append(self.barrier(guard) if re.fullmatch(BARRIER, rest)
+                              else condition + self.instruction(rest))
 
     def declare(self, kind, name, count):
         """Numbered ones before the body, one of inline assembly, which has no %, in its braces."""
@@ -133,6 +152,7 @@ class Function:
 
     def body(self, text):
         """Statements end with semicolons; before them may be labels, and braces of a scope."""
+        self.meets = re.search(rf"(?m)^\s*{BARRIER};", text) is not None
         for part in text.split(";"):
             part = part.strip()
             while part:
@@ -150,14 +170,27 @@ class Function:
     def declarations(self):
         """Of the registers that are used: compilers leave numbers out."""
         used = set(re.findall(r"\w+", " ".join(self.lines)))
+        zero = "" if self.meets else " = 0"
         for kind in sorted(set(REGISTER.values())):
             names = [name for other, name in self.registers if other == kind and name in used]
             for i in range(0, len(names), 10):
-                yield f"{kind} {', '.join(name + ' = 0' for name in names[i:i + 10])};"
+                yield f"{kind} {', '.join(name + zero for name in names[i:i + 10])};"
+
+    def resumption(self):
+        """Registers of a thread that meets others at barriers, and where it goes on."""
+        cases = "".join(f"case {i + 1}: goto barrier_{i + 1}; " for i in range(self.barriers))
+        return ["struct registers {", *self.declarations(), "} *const r = t->registers;",
+                f"_Static_assert(sizeof *r <= {self.register_bytes()}, \"registers have space\");",
+                "const uint32_t from = t->barrier;", "t->barrier = 0;",
+                f"switch (from) {{ {cases}}}"]
+
+    def register_bytes(self):
+        return 8 * len(self.registers) if self.meets else 0
 
     def text(self):
         spans = ", ".join(f"{{{at}, {size}}}" for at, size in self.parameters)
-        return "\n".join([f"static void {self.name}(emulator_thread *t) {{", *self.declarations(),
+        return "\n".join([f"static void {self.name}(emulator_thread *t) {{",
+                          *(self.resumption() if self.meets else self.declarations()),
                           *self.lines, "}",
                           f"static const emulator_span {self.name}_spans[] = {{{spans}}};", ""])
 
@@ -174,7 +207,8 @@ def functions(text):
         function = Function(found[1])
         for parameter in split(re.sub(r"\s+", " ", found[2])):
             function.parameter(parameter)
-        limit = re.fullmatch(r"\s*(?:\.maxntid\s+(\d+)(?:,\s*1,\s*1)?)?\s*", found[3])
+        limit = re.fullmatch(r"\s*(?:\.maxntid\s+(\d+)(?:,\s*1,\s*1)?)?"
+                             r"(?:\s*\.minnctapersm\s+\d+)?\s*", found[3])
         function.threads = int((limit or fail("a limit", found[3]))[1] or function.threads)
         function.body(found[4])
         yield function
@@ -192,7 +226,7 @@ def main():
         for f in functions(text):
             print(f.text(), end="")
             entries.append(f'{{"{f.name}", {f.name}, {f.name}_spans, {len(f.parameters)}, {f.bytes}, '
-                           f"{f.local}, {f.threads}}},")
+                           f"{f.local}, {f.threads}, {f.shared}, {f.register_bytes()}}},")
     print("const emulator_entry emulator_entries[] = {", *entries, "{0}};", sep="\n")
 
 

@@ -42,9 +42,13 @@ static lierne_status run_launch(void *data) {
     const lierne_task_launch *l = &p->launches.at[a->number];
     const lierne_task_table table = {p->tasks.at, p->blocks.at, p->lists.at};
     atomic_fetch_add(&launches, 1);
-    for (int64_t tile = l->tiles; tile-- > 0;) {
+    for (int64_t number = l->tiles; number-- > 0;) {
+        lierne_tile tile;
+        for (int part = THREADS; part-- > 0;) {
+            lierne_tile_fill(&tile, &table, &a->call, l->first, l->end, number, part, THREADS);
+        }
         for (int thread = THREADS; thread-- > 0;) {
-            lierne_task_tile(&table, &a->call, l->first, l->end, tile, thread, THREADS, l->dtype);
+            lierne_tile_run(&tile, &table, &a->call, thread, THREADS, l->dtype);
         }
     }
     return LIERNE_OK;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST     5    /* sources */
+#define MOST     18   /* sources; more than a tile has blocks */
 #define ELEMENTS 3400 /* more than the largest block spans */
 
 static unsigned state;
@@ -132,7 +132,7 @@ static void compare(lierne_dtype dtype, unsigned seed) {
     loops l = draw_loops();
     bool dense = draw(2), floats = dtype <= LIERNE_DTYPE_F16, accumulates = draw(2);
     size_t size = lierne_dtype_size(dtype),
-           n = dtype >= LIERNE_DTYPE_BITS8 ? draw(2) : draw(MOST + 1);
+           n = dtype >= LIERNE_DTYPE_BITS8 ? draw(2) : draw(draw(4) ? 6 : MOST + 1);
     for (size_t i = 0; i <= n; i++) {
         blocks[i] = draw_block(&l, dense, draw(2) ? rows[i] : NULL, i > 0);
         from[i] = (lierne_operand){(int)i, (int)i, 0, &blocks[i]};
@@ -175,6 +175,28 @@ Test(tasks, random_work_has_the_bits_of_the_host) {
         }
     }
     cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* Counts on both sides of 2^31, from where on numbers are not divided. */
+Test(tasks, positions_are_those_of_a_division) {
+    const int64_t counts[] = {1,
+                              2,
+                              3,
+                              16384,
+                              ((int64_t)1 << 31) - 1,
+                              (int64_t)1 << 31,
+                              ((int64_t)1 << 32) - 5,
+                              ((int64_t)1 << 40) + 7};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        for (unsigned i = 0; i < 1000; i++) {
+            uint32_t more = draw(16385);
+            int64_t start =
+                i % 2 ? counts[c] - 1 - draw(16384) % counts[c] : draw(60000) % counts[c];
+            int64_t at = -1, whole = lierne_task_carry(&at, start, more, counts[c]);
+            cr_assert_eq(whole, (start + more) / counts[c]);
+            cr_assert_eq(at, (start + more) % counts[c]);
+        }
+    }
 }
 
 /* A list that mentions a row again: the host adds mention after mention. */

@@ -56,6 +56,12 @@ LIERNE_IPC_INLINE uint32_t lierne_ipc_load(const uint32_t *at) {
     return value;
 }
 
+LIERNE_IPC_INLINE uint32_t lierne_ipc_peek(const uint32_t *at) {
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+
 LIERNE_IPC_INLINE void lierne_ipc_store(uint32_t *at, uint32_t value) {
     asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(at), "r"(value) : "memory");
 }
@@ -86,6 +92,10 @@ LIERNE_IPC_INLINE void lierne_ipc_pause(void) {
 
 LIERNE_IPC_INLINE uint32_t lierne_ipc_load(const uint32_t *at) {
     return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+LIERNE_IPC_INLINE uint32_t lierne_ipc_peek(const uint32_t *at) {
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
 
 LIERNE_IPC_INLINE void lierne_ipc_store(uint32_t *at, uint32_t value) {
@@ -131,14 +141,16 @@ LIERNE_IPC_INLINE uint64_t lierne_ipc_reason(const lierne_ipc_step *s, const lie
     return lierne_ipc_nanoseconds() - start > s->nanoseconds ? LIERNE_IPC_LATE : 0;
 }
 
+/* Polls have no order, which each of them would pay for; the last load has it. */
 LIERNE_IPC_INLINE void lierne_ipc_await(const lierne_ipc_step *s, int32_t i) {
     const lierne_ipc_flag *f = &s->flags[i];
     uint64_t start = lierne_ipc_nanoseconds(), reason = 0;
     uint32_t polls = 0;
-    while (reason == 0 && lierne_ipc_load(f->at) != f->value) {
+    while (reason == 0 && lierne_ipc_peek(f->at) != f->value) {
         lierne_ipc_pause();
         reason = ++polls % LIERNE_IPC_POLLS == 0 ? lierne_ipc_reason(s, f, start) : 0;
     }
+    lierne_ipc_load(f->at);
     if (reason) {
         lierne_ipc_fail(s, reason, f->peer);
     }

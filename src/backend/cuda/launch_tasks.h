@@ -13,6 +13,7 @@ extern "C" {
 /* In kernels/: what cudaLaunchKernel takes. Those of tasks by lierne_dtype from F64 on, then the
  * one for launches without sums. */
 #define LIERNE_KERNEL_THREADS 256 /* of a block */
+#define LIERNE_KERNEL_BLOCKS  4   /* that a processor has space for at least: half of its threads */
 #define LIERNE_TASK_KERNELS   9
 extern const void *const lierne_task_kernels[LIERNE_TASK_KERNELS];
 extern const void *const lierne_advance_kernel;

@@ -12,7 +12,7 @@
 
 /* Functions that CUDA kernels call, too. */
 #ifdef __CUDACC__
-#define LIERNE_INLINE static inline __host__ __device__
+#define LIERNE_INLINE static __forceinline__ __host__ __device__
 #else
 #define LIERNE_INLINE static inline
 #endif

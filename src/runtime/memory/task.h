@@ -10,12 +10,15 @@
 
 #include "lierne/layout.h"
 #include "lierne/plan.h"
-#include "runtime/memory/half.h"
+#include "runtime/memory/piece.h"
 
 #include <stdbool.h>
 
-#define LIERNE_TILE  16384 /* bytes */
-#define LIERNE_BASES (3 * LIERNE_MAX_COALESCED + 3)
+#define LIERNE_TILE        16384 /* bytes */
+#define LIERNE_TILE_BLOCKS 17    /* most blocks of a task that the threads of a tile share */
+#define LIERNE_AHEAD       4     /* pieces that a thread loads before it stores one */
+#define LIERNE_SUM_AHEAD   3     /* sources that it loads before it adds one */
+#define LIERNE_BASES       (3 * LIERNE_MAX_COALESCED + 3)
 
 /* A block of a buffer, in bytes. */
 typedef struct lierne_task_block {
@@ -66,101 +69,83 @@ typedef struct lierne_task_call {
     int32_t align;     /* the largest power of two up to 16 that divides all bases */
 } lierne_task_call;
 
-/* Accesses of 1 to 16 bytes, each one instruction. */
-#define LIERNE_ALIASES __attribute__((may_alias))
-typedef uint8_t LIERNE_ALIASES lierne_piece1;
-typedef uint16_t LIERNE_ALIASES lierne_piece2;
-typedef uint32_t LIERNE_ALIASES lierne_piece4;
-typedef uint64_t LIERNE_ALIASES lierne_piece8;
-typedef struct lierne_piece16 {
-    uint64_t low, high;
-} __attribute__((aligned(16), may_alias)) lierne_piece16;
+/* A block in a call. */
+typedef struct lierne_tile_block {
+    char *at; /* its first element; NULL: its buffer is none of the call's */
+    int64_t stride[LIERNE_MAX_AXES];
+    int64_t rows;
+} lierne_tile_block;
 
-typedef union lierne_piece {
-    lierne_piece16 bits;
-    double f64[2];
-    float f32[4];
-    uint16_t u16[8];
-    uint64_t u64[2];
-    uint32_t u32[4];
-    uint8_t u8[16];
-} lierne_piece;
+/* What the threads of a tile share: its task, the first blocks of that, and where it begins. A
+ * device has it in the memory of a block of threads: the table is read once per tile, not once per
+ * piece. */
+typedef struct lierne_tile {
+    lierne_task task;
+    lierne_tile_block blocks[LIERNE_TILE_BLOCKS];
+    int64_t start[LIERNE_MAX_AXES]; /* the place of its first element in the loops */
+    uint32_t skipped;               /* bytes of that element that are in the tile before */
+    uint32_t bytes;
+} lierne_tile;
 
-LIERNE_INLINE void lierne_piece_load(lierne_piece *piece, const void *from, int unit) {
-    switch (unit) {
-    case 16:
-        piece->bits = *(const lierne_piece16 *)from;
-        return;
-    case 8:
-        piece->u64[0] = *(const lierne_piece8 *)from;
-        return;
-    case 4:
-        piece->u32[0] = *(const lierne_piece4 *)from;
-        return;
-    case 2:
-        piece->u16[0] = *(const lierne_piece2 *)from;
-        return;
-    default:
-        piece->u8[0] = *(const lierne_piece1 *)from;
-    }
-}
-
-LIERNE_INLINE void lierne_piece_store(void *to, const lierne_piece *piece, int unit) {
-    switch (unit) {
-    case 16:
-        *(lierne_piece16 *)to = piece->bits;
-        return;
-    case 8:
-        *(lierne_piece8 *)to = piece->u64[0];
-        return;
-    case 4:
-        *(lierne_piece4 *)to = piece->u32[0];
-        return;
-    case 2:
-        *(lierne_piece2 *)to = piece->u16[0];
-        return;
-    default:
-        *(lierne_piece1 *)to = piece->u8[0];
-    }
-}
-
-/* Position of an element in the loops of a task. Numbers below 2^32 are divided as such, which is
- * several times faster on a GPU. */
+/* Position of an element in the loops of a task. */
 typedef struct lierne_task_index {
     int64_t at[LIERNE_MAX_AXES];
 } lierne_task_index;
 
-LIERNE_INLINE void lierne_task_divide(uint64_t *quotient, int64_t *rest, uint64_t count) {
-    uint64_t n = *quotient;
-    if ((n | count) >> 32 == 0) {
-        uint32_t q = (uint32_t)n / (uint32_t)count;
-        *rest = (int64_t)((uint32_t)n - q * (uint32_t)count);
-        *quotient = q;
-    } else {
-        *quotient = n / count;
-        *rest = (int64_t)(n - *quotient * count);
-    }
+/* *at becomes what is left of start + more, without whole counts, whose number is returned; start
+ * is below count, and more at most a tile's elements. So no number of 64 bits is divided, which
+ * takes a GPU a hundred instructions. */
+LIERNE_INLINE uint32_t lierne_task_carry(int64_t *at, int64_t start, uint32_t more, int64_t count) {
+    int64_t n = start + more;
+    uint32_t whole = count >> 31 ? n >= count : (uint32_t)n / (uint32_t)count;
+    *at = n - whole * count;
+    return whole;
 }
 
-LIERNE_INLINE void lierne_task_locate(lierne_task_index *index, const lierne_task *t,
-                                      uint64_t element) {
-    for (int d = t->ndims - 1; d > 0; d--) {
-        lierne_task_divide(&element, &index->at[d], (uint64_t)t->count[d]);
+/* The element that a byte of the tile is in; returns the byte's place within it. */
+LIERNE_INLINE uint32_t lierne_tile_locate(lierne_task_index *index, const lierne_tile *tile,
+                                          uint32_t byte) {
+    const lierne_task *t = &tile->task;
+    uint32_t size = (uint32_t)t->size, from = byte + tile->skipped, more = from / size;
+    uint32_t inner = from - more * size;
+    LIERNE_UNROLL
+    for (int d = LIERNE_MAX_AXES - 1; d > 0; d--) {
+        index->at[d] = 0;
+        if (d < t->ndims) {
+            more = lierne_task_carry(&index->at[d], tile->start[d], more, t->count[d]);
+        }
     }
-    index->at[0] = (int64_t)element;
+    index->at[0] = tile->start[0] + more;
+    return inner;
 }
 
 /* The address of an element in a block. */
-LIERNE_INLINE char *lierne_task_address(const lierne_task_table *table,
-                                        const lierne_task_call *call, const lierne_task *t,
-                                        const lierne_task_block *b,
+LIERNE_INLINE char *lierne_tile_address(const lierne_tile *tile, const lierne_task_table *table,
+                                        const lierne_tile_block *b,
                                         const lierne_task_index *index) {
-    int64_t offset = b->offset;
-    for (int d = 0; d < t->ndims; d++) {
-        bool listed = d == 0 && b->rows >= 0;
-        offset += (listed ? table->lists[b->rows + index->at[0]] : index->at[d]) * b->stride[d];
+    int64_t first =
+        b->rows >= 0 ? LIERNE_CONSTANT(&table->lists[b->rows + index->at[0]]) : index->at[0];
+    int64_t offset = first * b->stride[0];
+    LIERNE_UNROLL
+    for (int d = 1; d < LIERNE_MAX_AXES; d++) {
+        offset += d < tile->task.ndims ? index->at[d] * b->stride[d] : 0;
     }
-    return call->bases[b->base] + offset;
+    return b->at + offset;
+}
+
+/* Block number s of a task. */
+LIERNE_INLINE lierne_tile_block lierne_tile_read_block(const lierne_task_table *table,
+                                                       const lierne_task_call *call, int64_t s) {
+    const lierne_task_block *from = &table->blocks[s];
+    lierne_tile_block b;
+    char *base = call->bases[LIERNE_CONSTANT(&from->base)];
+    b.at = base ? base + LIERNE_CONSTANT(&from->offset) : NULL;
+    b.rows = LIERNE_CONSTANT(&from->rows);
+    LIERNE_UNROLL
+    for (int d = 0; d < LIERNE_MAX_AXES; d++) {
+        b.stride[d] = LIERNE_CONSTANT(&from->stride[d]);
+    }
+    return b;
 }
 
 /* held and other combined. Integers are combined as unsigned ones, which wrap, and compared as what
@@ -188,48 +173,72 @@ LIERNE_COMBINE(i32, uint32_t, int32_t, LIERNE_NEVER)
 LIERNE_COMBINE(i8, uint8_t, int8_t, LIERNE_NEVER)
 LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
 
-/* Elements that a thread sums at a time: in registers of a device only if loops over them are
- * unrolled. */
+/* Elements that a thread sums at a time. */
 #define LIERNE_LANES 8
-#ifdef __CUDA_ARCH__
-#define LIERNE_UNROLL _Pragma("unroll")
-#else
-#define LIERNE_UNROLL
-#endif
 
 #define LIERNE_SAME(x)         (x)
 #define LIERNE_DIVIDE(sum, by) ((sum) / (__typeof__(sum))(by))
 #define LIERNE_KEEP(sum, by)   (sum)
 
-/* One piece of a sum: each source is read once, in its order, and the result rounded once. */
+/* One piece of a sum: each source is read once, in its order, and the result rounded once. The tile
+ * has the blocks of the first sources, which are most often all. With more sources loaded together,
+ * some sums would need more registers than half of a processor's threads can have. */
 #define LIERNE_REDUCE(name, field, type, sum_type, combine, LOAD, STORE, DIVIDED)                  \
-    LIERNE_INLINE void lierne_reduce_##name(const lierne_task_table *table,                        \
-                                            const lierne_task_call *call, const lierne_task *t,    \
+    enum {                                                                                         \
+        LIERNE_LANES_##name = 16 / sizeof(type) < LIERNE_LANES ? 16 / sizeof(type) : LIERNE_LANES  \
+    };                                                                                             \
+    LIERNE_INLINE void lierne_combine_piece_##name(sum_type *sum, const lierne_piece *piece,       \
+                                                   int n, int reduction, bool first) {             \
+        LIERNE_UNROLL                                                                              \
+        for (int i = 0; i < LIERNE_LANES_##name; i++) {                                            \
+            if (i < n) {                                                                           \
+                sum_type x = LOAD(piece->field[i]);                                                \
+                sum[i] = first ? x : lierne_combine_##combine(reduction, sum[i], x);               \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    LIERNE_INLINE void lierne_reduce_##name(const lierne_tile *tile,                               \
+                                            const lierne_task_table *table,                        \
+                                            const lierne_task_call *call,                          \
                                             const lierne_task_index *index, int unit,              \
                                             int reduction) {                                       \
-        const lierne_task_block *blocks = &table->blocks[t->block];                                \
-        enum { LANES = 16 / sizeof(type) < LIERNE_LANES ? 16 / sizeof(type) : LIERNE_LANES };      \
-        sum_type sum[LANES];                                                                       \
-        lierne_piece piece;                                                                        \
+        const lierne_task *t = &tile->task;                                                        \
+        sum_type sum[LIERNE_LANES_##name];                                                         \
+        lierne_piece pieces[LIERNE_SUM_AHEAD];                                                     \
         int n = unit / (int)sizeof(type);                                                          \
-        for (int64_t s = 1; s <= t->nfrom; s++) {                                                  \
-            lierne_piece_load(&piece, lierne_task_address(table, call, t, &blocks[s], index),      \
-                              unit);                                                               \
+        int near = t->nfrom < LIERNE_TILE_BLOCKS ? (int)t->nfrom : LIERNE_TILE_BLOCKS - 1;         \
+        LIERNE_ROLLED                                                                              \
+        for (int s = 1; s <= near; s += LIERNE_SUM_AHEAD) {                                        \
             LIERNE_UNROLL                                                                          \
-            for (int i = 0; i < LANES; i++) {                                                      \
-                if (i < n) {                                                                       \
-                    sum_type x = LOAD(piece.field[i]);                                             \
-                    sum[i] = s == 1 ? x : lierne_combine_##combine(reduction, sum[i], x);          \
+            for (int k = 0; k < LIERNE_SUM_AHEAD; k++) {                                           \
+                if (s + k <= near) {                                                               \
+                    lierne_piece_load(&pieces[k],                                                  \
+                                      lierne_tile_address(tile, table, &tile->blocks[s + k],       \
+                                                          index),                                  \
+                                      unit);                                                       \
+                }                                                                                  \
+            }                                                                                      \
+            LIERNE_UNROLL                                                                          \
+            for (int k = 0; k < LIERNE_SUM_AHEAD; k++) {                                           \
+                if (s + k <= near) {                                                               \
+                    lierne_combine_piece_##name(sum, &pieces[k], n, reduction, k == 0 && s == 1);  \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
+        LIERNE_ROLLED                                                                              \
+        for (int64_t s = LIERNE_TILE_BLOCKS; s <= t->nfrom; s++) {                                 \
+            lierne_tile_block b = lierne_tile_read_block(table, call, t->block + s);               \
+            lierne_piece_load(&pieces[0], lierne_tile_address(tile, table, &b, index), unit);      \
+            lierne_combine_piece_##name(sum, &pieces[0], n, reduction, false);                     \
+        }                                                                                          \
         LIERNE_UNROLL                                                                              \
-        for (int i = 0; i < LANES; i++) {                                                          \
+        for (int i = 0; i < LIERNE_LANES_##name; i++) {                                            \
             if (i < n) {                                                                           \
-                piece.field[i] = STORE(t->divisor > 1 ? DIVIDED(sum[i], t->divisor) : sum[i]);     \
+                pieces[0].field[i] = STORE(t->divisor > 1 ? DIVIDED(sum[i], t->divisor) : sum[i]); \
             }                                                                                      \
         }                                                                                          \
-        lierne_piece_store(lierne_task_address(table, call, t, &blocks[0], index), &piece, unit);  \
+        lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], index), &pieces[0],  \
+                           unit);                                                                  \
     }
 LIERNE_REDUCE(f64, f64, double, double, f64, LIERNE_SAME, lierne_f64_canonical, LIERNE_DIVIDE)
 LIERNE_REDUCE(f32, f32, float, float, f32, LIERNE_SAME, lierne_f32_canonical, LIERNE_DIVIDE)
@@ -242,59 +251,54 @@ LIERNE_REDUCE(i32, u32, uint32_t, uint32_t, i32, LIERNE_SAME, LIERNE_SAME, LIERN
 LIERNE_REDUCE(i8, u8, uint8_t, uint8_t, i8, LIERNE_SAME, LIERNE_SAME, LIERNE_KEEP)
 LIERNE_REDUCE(u8, u8, uint8_t, uint8_t, u8, LIERNE_SAME, LIERNE_SAME, LIERNE_KEEP)
 
-LIERNE_INLINE void lierne_task_reduce(const lierne_task_table *table, const lierne_task_call *call,
-                                      const lierne_task *t, const lierne_task_index *index,
+LIERNE_INLINE void lierne_tile_reduce(const lierne_tile *tile, const lierne_task_table *table,
+                                      const lierne_task_call *call, const lierne_task_index *index,
                                       int unit, int dtype) {
-    int reduction = call->reduction == LIERNE_REDUCTION_SUM ? t->reduction : call->reduction;
+    int reduction =
+        call->reduction == LIERNE_REDUCTION_SUM ? tile->task.reduction : call->reduction;
     switch (dtype) {
     case LIERNE_DTYPE_F64:
-        lierne_reduce_f64(table, call, t, index, unit, reduction);
+        lierne_reduce_f64(tile, table, call, index, unit, reduction);
         return;
     case LIERNE_DTYPE_F32:
-        lierne_reduce_f32(table, call, t, index, unit, reduction);
+        lierne_reduce_f32(tile, table, call, index, unit, reduction);
         return;
     case LIERNE_DTYPE_BF16:
-        lierne_reduce_bf16(table, call, t, index, unit, reduction);
+        lierne_reduce_bf16(tile, table, call, index, unit, reduction);
         return;
     case LIERNE_DTYPE_F16:
-        lierne_reduce_f16(table, call, t, index, unit, reduction);
+        lierne_reduce_f16(tile, table, call, index, unit, reduction);
         return;
     case LIERNE_DTYPE_I64:
-        lierne_reduce_i64(table, call, t, index, unit, reduction);
+        lierne_reduce_i64(tile, table, call, index, unit, reduction);
         return;
     case LIERNE_DTYPE_I32:
-        lierne_reduce_i32(table, call, t, index, unit, reduction);
+        lierne_reduce_i32(tile, table, call, index, unit, reduction);
         return;
     case LIERNE_DTYPE_I8:
-        lierne_reduce_i8(table, call, t, index, unit, reduction);
+        lierne_reduce_i8(tile, table, call, index, unit, reduction);
         return;
     default:
-        lierne_reduce_u8(table, call, t, index, unit, reduction);
+        lierne_reduce_u8(tile, table, call, index, unit, reduction);
     }
 }
 
-/* inner: bytes from the element at index on, where a piece is less than an element. dtype: of
- * all sums of the launch, or LIERNE_NO_SUMS; where it is a constant, a kernel has one dtype's code.
- */
-LIERNE_INLINE void lierne_task_apply(const lierne_task_table *table, const lierne_task_call *call,
-                                     const lierne_task *t, const lierne_task_index *index, int unit,
-                                     int inner, int dtype) {
-    const lierne_task_block *blocks = &table->blocks[t->block];
-    lierne_piece piece;
-    if (dtype != LIERNE_NO_SUMS && t->kind == LIERNE_TASK_REDUCE) {
-        lierne_task_reduce(table, call, t, index, unit, dtype);
-        return;
-    }
-    char *to = lierne_task_address(table, call, t, &blocks[0], index) + inner;
-    piece.bits.low = piece.bits.high = 0;
-    if (t->kind == LIERNE_TASK_COPY) {
-        const char *from = lierne_task_address(table, call, t, &blocks[1], index) + inner;
-        if (from == to) { /* in place, where other tasks of the launch may read it */
-            return;
+/* Loads a piece of a copy, or zeros, and returns where it is stored; NULL: it is there, in place,
+ * and other tasks of the launch may read it. inner: bytes from the element at index on, where a
+ * piece is less than an element. */
+LIERNE_INLINE char *lierne_tile_load(lierne_piece *piece, const lierne_tile *tile,
+                                     const lierne_task_table *table, const lierne_task_index *index,
+                                     int unit, uint32_t inner) {
+    char *to = lierne_tile_address(tile, table, &tile->blocks[0], index) + inner;
+    piece->bits.low = piece->bits.high = 0;
+    if (tile->task.kind == LIERNE_TASK_COPY) {
+        const char *from = lierne_tile_address(tile, table, &tile->blocks[1], index) + inner;
+        if (from == to) {
+            return NULL;
         }
-        lierne_piece_load(&piece, from, unit);
+        lierne_piece_load(piece, from, unit);
     }
-    lierne_piece_store(to, &piece, unit);
+    return to;
 }
 
 /* Bytes of a piece in a call. */
@@ -303,33 +307,65 @@ LIERNE_INLINE int lierne_task_unit(const lierne_task_call *call, const lierne_ta
     return t->kind == LIERNE_TASK_REDUCE && unit < t->size ? t->size : unit;
 }
 
-/* The piece that begins at a byte of the task. */
-LIERNE_INLINE void lierne_task_piece(const lierne_task_table *table, const lierne_task_call *call,
-                                     const lierne_task *t, int unit, uint64_t byte, int dtype) {
+/* A sum, or all mentions of a row in their order, of the piece that begins at a byte of the task.
+ * dtype: of all sums of the launch, or LIERNE_NO_SUMS; where it is a constant, a kernel has one
+ * dtype's code. */
+LIERNE_INLINE void lierne_tile_piece(const lierne_tile *tile, const lierne_task_table *table,
+                                     const lierne_task_call *call, int unit, uint32_t byte,
+                                     int dtype) {
+    const lierne_task *t = &tile->task;
     lierne_task_index index;
-    uint64_t element = byte;
-    int64_t inner = 0;
-    lierne_task_divide(&element, &inner, (uint64_t)t->size);
-    lierne_task_locate(&index, t, element);
-    const int64_t *mentions = NULL;
-    int64_t first = 0, end = 1;
+    uint32_t inner = lierne_tile_locate(&index, tile, byte);
+    int64_t row = index.at[0], first = 0, end = 1;
     if (t->starts >= 0) {
-        mentions = table->lists + t->mentions;
-        first = table->lists[t->starts + index.at[0]];
-        end = table->lists[t->starts + index.at[0] + 1];
+        first = LIERNE_CONSTANT(&table->lists[t->starts + row]);
+        end = LIERNE_CONSTANT(&table->lists[t->starts + row + 1]);
     }
+    LIERNE_ROLLED
     for (int64_t m = first; m < end; m++) {
-        index.at[0] = mentions ? mentions[m] : index.at[0];
-        lierne_task_apply(table, call, t, &index, unit, (int)inner, dtype);
+        index.at[0] = t->starts >= 0 ? LIERNE_CONSTANT(&table->lists[t->mentions + m]) : row;
+        if (dtype != LIERNE_NO_SUMS && t->kind == LIERNE_TASK_REDUCE) {
+            lierne_tile_reduce(tile, table, call, &index, unit, dtype);
+        } else {
+            lierne_piece piece;
+            char *to = lierne_tile_load(&piece, tile, table, &index, unit, inner);
+            if (to) {
+                lierne_piece_store(to, &piece, unit);
+            }
+        }
+    }
+}
+
+/* Copies, or zeros, pieces of a thread, `step` bytes apart: several are loaded before one is
+ * stored, so that their loads are under way together. */
+LIERNE_INLINE void lierne_tile_copy(const lierne_tile *tile, const lierne_task_table *table,
+                                    int unit, uint32_t byte, uint32_t step) {
+    lierne_piece pieces[LIERNE_AHEAD];
+    char *to[LIERNE_AHEAD];
+    LIERNE_UNROLL
+    for (int i = 0; i < LIERNE_AHEAD; i++) {
+        lierne_task_index index;
+        uint32_t at = byte + (uint32_t)i * step;
+        to[i] = NULL;
+        if (at < tile->bytes) {
+            uint32_t inner = lierne_tile_locate(&index, tile, at);
+            to[i] = lierne_tile_load(&pieces[i], tile, table, &index, unit, inner);
+        }
+    }
+    LIERNE_UNROLL
+    for (int i = 0; i < LIERNE_AHEAD; i++) {
+        if (to[i]) {
+            lierne_piece_store(to[i], &pieces[i], unit);
+        }
     }
 }
 
 /* The task of a launch, whose tasks are first to end - 1, that a tile belongs to. */
 LIERNE_INLINE const lierne_task *lierne_task_of_tile(const lierne_task_table *table, int64_t first,
-                                                     int64_t end, int64_t tile) {
+                                                     int64_t end, int64_t number) {
     while (end - first > 1) {
         int64_t middle = first + (end - first) / 2;
-        if (table->tasks[middle].first_tile <= tile) {
+        if (LIERNE_CONSTANT(&table->tasks[middle].first_tile) <= number) {
             first = middle;
         } else {
             end = middle;
@@ -338,21 +374,64 @@ LIERNE_INLINE const lierne_task *lierne_task_of_tile(const lierne_task_table *ta
     return &table->tasks[first];
 }
 
-/* What thread number `thread` of `nthreads` does for a tile of a launch. */
-LIERNE_INLINE void lierne_task_tile(const lierne_task_table *table, const lierne_task_call *call,
-                                    int64_t first, int64_t end, int64_t tile, int thread,
-                                    int nthreads, int dtype) {
-    const lierne_task *t = lierne_task_of_tile(table, first, end, tile);
-    if (!call->bases[table->blocks[t->block].base]) {
+/* Words part, part + parts, and so on, of constant memory. */
+LIERNE_INLINE void lierne_task_read(void *to, const void *from, size_t bytes, int part, int parts) {
+    for (size_t i = (size_t)part; i < bytes / sizeof(lierne_piece8); i += (size_t)parts) {
+        ((lierne_piece8 *)to)[i] = LIERNE_CONSTANT((const lierne_piece8 *)from + i);
+    }
+}
+
+/* Where a tile begins in its task. */
+LIERNE_INLINE void lierne_tile_begin(lierne_tile *tile, const lierne_task *t, int64_t number) {
+    uint64_t begin = (uint64_t)(number - LIERNE_CONSTANT(&t->first_tile)) * LIERNE_TILE;
+    uint64_t size = (uint64_t)LIERNE_CONSTANT(&t->size), element = begin / size;
+    uint64_t bytes = (uint64_t)LIERNE_CONSTANT(&t->elements) * size - begin;
+    tile->skipped = (uint32_t)(begin - element * size);
+    tile->bytes = (uint32_t)(bytes < LIERNE_TILE ? bytes : LIERNE_TILE);
+    for (int d = LIERNE_CONSTANT(&t->ndims) - 1; d > 0; d--) {
+        uint64_t count = (uint64_t)LIERNE_CONSTANT(&t->count[d]), quotient = element / count;
+        tile->start[d] = (int64_t)(element - quotient * count);
+        element = quotient;
+    }
+    tile->start[0] = (int64_t)element;
+}
+
+/* Part number `part` of `parts` of tile `number` of a launch, whose tasks are first to end - 1. */
+LIERNE_INLINE void lierne_tile_fill(lierne_tile *tile, const lierne_task_table *table,
+                                    const lierne_task_call *call, int64_t first, int64_t end,
+                                    int64_t number, int part, int parts) {
+    const lierne_task *t = lierne_task_of_tile(table, first, end, number);
+    int64_t n = LIERNE_CONSTANT(&t->nfrom) + 1;
+    n = n < LIERNE_TILE_BLOCKS ? n : LIERNE_TILE_BLOCKS;
+    lierne_task_read(&tile->task, t, sizeof tile->task, part, parts);
+    for (int64_t i = part; i < n; i += parts) {
+        tile->blocks[i] = lierne_tile_read_block(table, call, LIERNE_CONSTANT(&t->block) + i);
+    }
+    if (part == 0) {
+        lierne_tile_begin(tile, t, number);
+    }
+}
+
+/* What thread number `thread` of `nthreads` does for a tile that is filled. */
+LIERNE_INLINE void lierne_tile_run(const lierne_tile *tile, const lierne_task_table *table,
+                                   const lierne_task_call *call, int thread, int nthreads,
+                                   int dtype) {
+    const lierne_task *t = &tile->task;
+    if (!tile->blocks[0].at) {
         return;
     }
     int unit = lierne_task_unit(call, t);
-    uint64_t byte = (uint64_t)(tile - t->first_tile) * LIERNE_TILE;
-    uint64_t bytes = (uint64_t)t->elements * (uint64_t)t->size;
-    uint64_t last = bytes - byte < LIERNE_TILE ? bytes : byte + LIERNE_TILE;
-    for (byte += (uint64_t)thread * (uint64_t)unit; byte < last;
-         byte += (uint64_t)nthreads * (uint64_t)unit) {
-        lierne_task_piece(table, call, t, unit, byte, dtype);
+    uint32_t step = (uint32_t)(nthreads * unit), byte = (uint32_t)(thread * unit);
+    if (dtype != LIERNE_NO_SUMS || t->starts >= 0) { /* no registers for copies together, too */
+        LIERNE_ROLLED
+        for (; byte < tile->bytes; byte += step) {
+            lierne_tile_piece(tile, table, call, unit, byte, dtype);
+        }
+    } else {
+        LIERNE_ROLLED
+        for (; byte < tile->bytes; byte += LIERNE_AHEAD * step) {
+            lierne_tile_copy(tile, table, unit, byte, step);
+        }
     }
 }
 

@@ -67,6 +67,16 @@ static void know_values(void) {
     check(cudaFree(memory) == cudaSuccess, "cudaFree");
 }
 
+/* Threads that meet at a barrier have what the others stored before it. */
+static void know_barriers(void) {
+    uint32_t got[2] = {0};
+    void *memory = allocate(false);
+    check(launch("known_meet", 2, memory, NULL) == cudaSuccess, "a launch");
+    check(cudaMemcpy(got, memory, sizeof got, cudaMemcpyDeviceToHost) == cudaSuccess, "a copy");
+    check(got[0] == 71 && got[1] == 70, "values of the other thread");
+    check(cudaFree(memory) == cudaSuccess, "cudaFree");
+}
+
 /* Whether a scene, in a process of its own, leaves the device without an error. */
 static bool is_right(bool (*scene)(const char *), const char *argument) {
     int status = 0;
@@ -129,9 +139,12 @@ static bool copy_over(const char *how) {
 }
 
 static void fault(void) {
-    static const char *const kernels[] = {"known_beyond",    "known_before",     "known_misaligned",
-                                          "known_undefined", "known_two_stores", "known_neighbours",
-                                          "known_parameter", "known_divided"};
+    static const char *const kernels[] = {"known_beyond",        "known_before",
+                                          "known_misaligned",    "known_undefined",
+                                          "known_two_stores",    "known_neighbours",
+                                          "known_parameter",     "known_divided",
+                                          "known_meet_late",     "known_shared_undefined",
+                                          "known_shared_beyond", "known_meet_alone"};
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         check(!is_right(run_kernel, kernels[i]), kernels[i]);
     }
@@ -185,6 +198,7 @@ int main(void) {
     fault(); /* before this process has streams, which a fork would lack */
     crash();
     know_values();
+    know_barriers();
     reject();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
