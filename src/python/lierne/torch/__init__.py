@@ -144,11 +144,11 @@ class Operation:
 
     def __call__(self, tensor):
         """The forward of a tensor of shapes()[0]. All ranks call."""
-        return torch.ops.lierne.move(checked(tensor), self.id, False)
+        return _moved(checked(tensor), self, False)
 
     def adjoint(self, gradient):
         """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call."""
-        return torch.ops.lierne.move(checked(gradient), self.id, True)
+        return _moved(checked(gradient), self, True)
 
     def begin(self, tensor, direction="forward"):
         """Starts an execution and returns a Work."""
@@ -377,6 +377,27 @@ def _backward(ctx, gradient):
 
 
 _move.register_autograd(_backward, setup_context=_setup)
+
+
+class _Move(torch.autograd.Function):
+    """lierne::move without a dispatcher's way there, which takes as long as a short message."""
+
+    @staticmethod
+    def forward(ctx, tensor, operation, adjoint):
+        ctx.operation, ctx.is_adjoint = operation, adjoint
+        return operation._start(tensor, adjoint)()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _moved(gradient, ctx.operation, not ctx.is_adjoint), None, None
+
+
+def _moved(tensor, operation, adjoint):
+    """The result of an operation. Graphs that are compiled, exported or traced get the operator."""
+    if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+            or torch._C._len_torch_dispatch_stack() > 0):
+        return torch.ops.lierne.move(tensor, operation.id, adjoint)
+    return _Move.apply(tensor, operation, adjoint)
 
 
 def Bridge(context, src, dst, shape, dtype, **options):

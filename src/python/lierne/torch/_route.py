@@ -30,6 +30,16 @@ def _view(flat, block):
                            flat.storage_offset() + block.offset)
 
 
+def _contiguous(block):
+    """The elements of a block that are one piece of its buffer; None of another."""
+    n = 1
+    for count, stride in zip(reversed(block.count), reversed(block.stride)):
+        if count != 1 and stride != n:
+            return None
+        n *= count
+    return n if block.rows is None else None
+
+
 def _rows(block, device, part=None):
     rows = block.rows if part is None else block.rows[part]
     return torch.from_numpy(rows).to(device, non_blocking=True)
@@ -121,29 +131,38 @@ class Execution:
         self.works, self.arriving = [], []
         if self.stage == len(self.route.stages):
             return
-        stage, ops = self.route.stages[self.stage], []
-        tag = (self.tag + 2 * self.stage) % 2**31
+        stage, receives = self.route.stages[self.stage], []
         for message in stage.recvs:
             tensor, direct = self._landing(message)
-            ops.append(dist.P2POp(dist.irecv, tensor, message.peer, self.group, tag))
+            receives.append(tensor)
             if not direct:
                 self.arriving.append((message, tensor))
-        for message in stage.sends:
-            ops.append(dist.P2POp(dist.isend, self._packed(message), message.peer, self.group,
-                                  tag))
-        self.sent = ops  # keeps the tensors
-        if ops:
-            self.works = dist.batch_isend_irecv(ops)
+        self.peers = [message.peer for message in (*stage.recvs, *stage.sends)]
+        self.posted = receives, [self._packed(message) for message in stage.sends]  # kept until they end
+        self.works = self._begin(*self.posted, (self.tag + 2 * self.stage) % 2**31) if self.peers else []
         for op in stage.copies:
             _operate(self.buffers, op, self.route.accumulates)
 
+    def _begin(self, receives, sends, tag):
+        """Posts the messages. On the host one by one, without what torch does to find out that these need
+        no batch: half of a short exchange."""
+        group, n = self.group or dist.group.WORLD, len(receives)
+        if self.target.device.type != "cpu":
+            ops = [dist.P2POp(dist.irecv, tensor, peer, self.group, tag)
+                   for tensor, peer in zip(receives, self.peers)]
+            ops += [dist.P2POp(dist.isend, tensor, peer, self.group, tag)
+                    for tensor, peer in zip(sends, self.peers[n:])]
+            return dist.batch_isend_irecv(ops)
+        places = [dist.get_group_rank(group, peer) for peer in self.peers]
+        return ([group.recv([tensor], place, tag) for tensor, place in zip(receives, places)] +
+                [group.send([tensor], place, tag) for tensor, place in zip(sends, places[n:])])
+
     def _one_view(self, message):
         """The message's memory, where it is contiguous."""
-        if len(message.blocks) == 1 and message.blocks[0].rows is None:
-            view = _view(self.buffers[message.buffer], message.blocks[0])
-            if view.is_contiguous():
-                return view.reshape(-1)
-        return None
+        block = message.blocks[0] if len(message.blocks) == 1 else None
+        if block is None or _contiguous(block) is None:
+            return None
+        return self.buffers[message.buffer].narrow(0, block.offset, message.elements)
 
     def _landing(self, message):
         view = self._one_view(message)
@@ -188,7 +207,7 @@ class Execution:
 
     def _timeout_error(self, first, timeout):
         missing = [i for i in range(first, len(self.works)) if i == first or not _ended(self.works[i])]
-        peers = sorted({self.sent[i].peer for i in missing})
+        peers = sorted({self.peers[i] for i in missing})
         return _TIMEOUT(f"{self._where()}: {len(missing)} of {len(self.works)} messages missing after "
                         f"{timeout:g} s, with rank {', '.join(map(str, peers[:8]))}")
 
