@@ -27,7 +27,7 @@ MUTANTS = [
     ("bytes_subtracted", "i8", r"\badd_s16", "sub_s16", None, MEMORY),
     ("integers_lose_a_bit", "i32", r"(r->r\d+) = add_s32\((r->r\d+), (r->r\d+)\);",
      r"\1 = add_s32(\2, \3) & ~1u;", None, MEMORY),
-    ("flag_inverted", "step", r"(p\d+ = setp_)eq(_s32\(r\d+, r\d+\);)", r"\1ne\2", 1, THREADS),
+    ("flag_inverted", "step", r"(p\d+ = setp_)eq(_s32\(r\d+, r\d+\);)", r"\1ne\2", 2, THREADS),
     ("flag_of_another_value", "step", r"rd11 \+ 16|(?<=ld_param_u32\(t, rd2 \+ )16", "rd11 + 20", None,
      THREADS),
     ("release_relaxed", "step", r"\bst_release", "st_relaxed", None, THREADS),
