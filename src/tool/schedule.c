@@ -20,6 +20,8 @@ static const char help[] =
     "Exit status: 0 valid, 1 ranks disagree or could deadlock, 2 usage or input error.\n";
 
 enum { MAX_FILE = 16 << 20 };
+/* Jobs with more of NCCL's on a rank were seen to hang when they start (52: NVIDIA/nccl#2379). */
+enum { MANY_COMMUNICATORS = 32 };
 
 typedef struct schedules {
     lierne_schedule **at;
@@ -125,6 +127,29 @@ static void print_isolated(const schedules *s, bool json) {
     }
 }
 
+/* The most that a rank has over NCCL, one for each group that carries operations. */
+static int count_communicators(const schedules *s) {
+    int most = 0;
+    for (int i = 0; i < s->n; i++) {
+        int n = 0;
+        for (int k = 0; k < lierne_schedule_get_ngroups(s->at[i]); k++) {
+            n += count_operations(s->at[i], k) > 0;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void print_communicators(const schedules *s) {
+    int most = count_communicators(s);
+    printf("over NCCL: at most %d communicator%s on a rank\n", most, most == 1 ? "" : "s");
+    if (most > MANY_COMMUNICATORS) {
+        printf("warning: more than %d; NCCL takes memory for each, and jobs with 52 were seen to "
+               "hang when they start (NVIDIA/nccl#2379)\n",
+               MANY_COMMUNICATORS);
+    }
+}
+
 static void print_answer(const char *question, bool yes) {
     printf("%s: ", question);
     tool_print_painted(yes ? TOOL_GOOD : TOOL_BAD, yes ? "yes" : "no");
@@ -135,6 +160,7 @@ static void print_text(const schedules *s, const lierne_schedule_order *order, c
     print_isolated(s, false);
     printf("%d rank%s, %d communicator%s, %d of them to create\n", s->n, s->n == 1 ? "" : "s",
            order->ngroups, order->ngroups == 1 ? "" : "s", order->ncreated);
+    print_communicators(s);
     print_answer("safe even if serialised", order->safe_serialised);
     print_answer("safe if queues are concurrent", order->safe_concurrent);
     if (*cycle) {
@@ -148,10 +174,10 @@ static void print_json(const schedules *s, const lierne_schedule_order *order, c
                        const char *mismatch) {
     printf("{\"ranks\":%d,\"mismatch\":", s->n);
     tool_print_string(stdout, mismatch);
-    printf(",\"communicators\":%d,\"created\":%d,\"safe_serialised\":%s,\"safe_concurrent\":%s,"
-           "\"cycle\":",
-           order->ngroups, order->ncreated, order->safe_serialised ? "true" : "false",
-           order->safe_concurrent ? "true" : "false");
+    printf(",\"communicators\":%d,\"communicators_per_rank\":%d,\"created\":%d,"
+           "\"safe_serialised\":%s,\"safe_concurrent\":%s,\"cycle\":",
+           order->ngroups, count_communicators(s), order->ncreated,
+           order->safe_serialised ? "true" : "false", order->safe_concurrent ? "true" : "false");
     tool_print_string(stdout, cycle);
     printf(",\"isolated\":[");
     print_isolated(s, true);
