@@ -32,6 +32,7 @@
 #ifndef LIERNE_BRIDGE_H
 #define LIERNE_BRIDGE_H
 
+#include "lierne/group.h"
 #include "lierne/layout.h"
 #include "lierne/plan.h"
 
@@ -122,6 +123,7 @@ typedef struct lierne_bridge_spec {
     lierne_routing routing; /* with variable_rows always DIRECT; with shared_output AUTO or DIRECT,
                                which both mean DIRECT */
     lierne_sharing shared_output; /* needs max_inflight 0 or 1, and no variable_rows */
+    lierne_group *group;          /* see lierne/group.h (Domains); NULL: the context's own domain */
 } lierne_bridge_spec;
 /* A spec without a sequence axis; all other fields are zero, their defaults. */
 #define LIERNE_BRIDGE_SPEC_INIT                                                                    \

@@ -40,6 +40,7 @@
 #ifndef LIERNE_COLLECTIVE_H
 #define LIERNE_COLLECTIVE_H
 
+#include "lierne/group.h"
 #include "lierne/layout.h"
 #include "lierne/plan.h"
 
@@ -69,7 +70,8 @@ typedef struct lierne_all_gather_spec {
     int64_t count;         /* elements of each rank, at least 0; not read with counts */
     const int64_t *counts; /* elements of rank i, n entries, each at least 0; NULL: count */
     lierne_dtype dtype;
-    int max_inflight; /* requests in flight per direction, 1 to 64; 0: 1 */
+    int max_inflight;    /* requests in flight per direction, 1 to 64; 0: 1 */
+    lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
 } lierne_all_gather_spec;
 
 typedef struct lierne_reduce_scatter_spec {
@@ -81,6 +83,7 @@ typedef struct lierne_reduce_scatter_spec {
     lierne_dtype dtype;
     lierne_reduction reduction; /* LIERNE_REDUCTION_AVG: of a floating-point dtype */
     int max_inflight;
+    lierne_group *group;
 } lierne_reduce_scatter_spec;
 
 typedef struct lierne_all_reduce_spec {
@@ -92,6 +95,7 @@ typedef struct lierne_all_reduce_spec {
     lierne_reduction reduction; /* LIERNE_REDUCTION_AVG: of a floating-point dtype */
     lierne_collective_algorithm algorithm;
     int max_inflight;
+    lierne_group *group;
 } lierne_all_reduce_spec;
 
 typedef struct lierne_broadcast_spec {
@@ -103,6 +107,7 @@ typedef struct lierne_broadcast_spec {
     lierne_dtype dtype;
     lierne_collective_algorithm algorithm;
     int max_inflight;
+    lierne_group *group;
 } lierne_broadcast_spec;
 
 /* Without send_counts every rank sends count elements to every rank, itself included. With
@@ -118,6 +123,7 @@ typedef struct lierne_all_to_all_spec {
                                    not compared; lierne_plan_get_elements returns their sum */
     lierne_dtype dtype;
     int max_inflight;
+    lierne_group *group;
 } lierne_all_to_all_spec;
 
 typedef struct lierne_barrier_spec {
@@ -125,6 +131,7 @@ typedef struct lierne_barrier_spec {
     const int *ranks; /* these as in lierne_all_gather_spec */
     int nranks;
     int max_inflight;
+    lierne_group *group;
 } lierne_barrier_spec;
 
 /* Errors: as at the top. */

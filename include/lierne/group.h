@@ -2,9 +2,19 @@
  * one purpose a group of its own if it must not wait for other traffic: each group is a queue of
  * lierne/schedule.h.
  *
- * Communicators. A transport may need a communicator per group. None of lierne's transports does:
- * their messages carry match ids, or (NCCL, ipc) all calls of a context share one order and one
- * communicator. With such transports creating and destroying groups moves no data.
+ * Domains. A spec of a plan may name a group: this rank's of one lierne_group_spec, which must have
+ * all ranks that the plan has messages with (INVALID); ranks without messages may give NULL. Ranks
+ * with messages must give groups of one spec, or all NULL, the context's own domain (MISMATCH). A
+ * plan is in its group until it is destroyed, also when it is updated; plans made of it are, too.
+ * It is not part of a plan's text.
+ * Over NCCL, which runs the operations of a communicator one after another, calls in one domain
+ * need one order on all ranks, and calls in different domains do not wait for each other. Over
+ * transports with match ids (all others but ipc, whose calls share one order) a domain changes
+ * nothing.
+ *
+ * Communicators. Over NCCL each group has a communicator of its own, which costs memory and
+ * start-up time (lierne/nccl.h). With all other transports, creating and destroying groups moves no
+ * data.
  *
  * Identity. A group is known by its uid, a number that its context never uses again. Two groups of
  * equal ranks and purpose are two groups. Groups that plans need internally (lierne/megatron.h) are
@@ -66,18 +76,18 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
  *
  * Errors: INVALID (context, out, specs or an entry NULL, n below 1, purpose, priority, a size, a
  * rank that is outside of the context or twice in a spec), NO_RESOURCE (max_groups), MISMATCH
- * (ranks give different specs; the message names the field), NO_MEMORY, TIMEOUT, PEER_FAILED,
- * TRANSPORT. */
+ * (ranks give different specs; the message names the field), UNSUPPORTED (NCCL has or shares no
+ * communicators for groups, lierne/nccl.h), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
                                                  const lierne_group_spec *const *specs, int n);
 
-/* Destroys a group, also on an error. NULL is allowed.
+/* Destroys a group, also on an error but BUSY. NULL is allowed.
  *
  * Collective over the members of the group, in the same order on all of them, as MPI_Comm_free is.
  * It waits only for transports with a communicator per group (above), at most the context's
  * timeout; calls in flight do not progress while it waits. A group of a dead context is destroyed
- * without communication. Errors: TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead then; the
- * group is destroyed). */
+ * without communication. Errors: BUSY (plans in the group are alive; nothing is destroyed),
+ * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead then; the group is destroyed). */
 LIERNE_API lierne_status lierne_group_destroy(lierne_group *group);
 
 /* The number of ranks, this rank's place among them (0 to size - 1), and the world ranks in the

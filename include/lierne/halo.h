@@ -38,10 +38,11 @@ typedef struct lierne_halo_spec {
     const int64_t *recvnum;
     const int64_t *const *sendlist; /* sendnum[s] local rows; may be NULL if sendnum[s] is 0 */
     lierne_dtype dtype;
-    int64_t width;    /* elements of a row, at least 1 */
-    int64_t stride;   /* elements from a row to the next, at least width; 0: width */
-    int keep_ghosts;  /* nonzero: the adjoint leaves ghost rows as the swaps left them */
-    int max_inflight; /* requests in flight per direction, 1 to 64; 0: 1 */
+    int64_t width;       /* elements of a row, at least 1 */
+    int64_t stride;      /* elements from a row to the next, at least width; 0: width */
+    int keep_ghosts;     /* nonzero: the adjoint leaves ghost rows as the swaps left them */
+    int max_inflight;    /* requests in flight per direction, 1 to 64; 0: 1 */
+    lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
 } lierne_halo_spec;
 #define LIERNE_HALO_SPEC_INIT                                                                      \
     { .size = sizeof(lierne_halo_spec), .width = 1 }

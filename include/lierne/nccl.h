@@ -2,10 +2,12 @@
  * library loads without NCCL and looks libnccl.so.2 up at run time: the one that the process has
  * loaded, else the one that the loader finds.
  *
- * All messages of a context travel on one communicator. They have no ids, so all ranks must begin
- * all calls of the context in the same order, across plans and directions (lierne/plan.h), and in
- * the same order among the calls that plan. A context that checks reports ranks that do not. Sums
- * are lierne's own, with the bits that it promises. docs/gpu.md describes how it works. */
+ * Messages of plans without a group travel on one communicator, those of each group on one of its
+ * own (lierne/group.h, Domains). They have no ids, so all ranks must begin all calls of one
+ * communicator in the same order, across plans and directions (lierne/plan.h), and in the same
+ * order among the calls that plan. A context that checks needs one order of all calls, and reports
+ * ranks that have another. Sums are lierne's own, with the bits that it promises. docs/gpu.md
+ * describes how it works. */
 #ifndef LIERNE_NCCL_H
 #define LIERNE_NCCL_H
 
@@ -22,8 +24,8 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * order, on the current device. It stays the caller's, must live as long as the context, and may
  * not be used for anything else while a call of the context is enqueued. NULL: lierne creates a
  * nonblocking communicator and destroys it with the context. Collective over the context, before
- * its first plan; waits for all ranks, at most the timeout. Not thread-safe with other calls on the
- * context.
+ * its first plan and group; waits for all ranks, at most the timeout. Not thread-safe with other
+ * calls on the context.
  *
  * Connections. Planning sends a few bytes between ranks that will exchange messages and have
  * exchanged none yet, because NCCL connects two ranks in their first message. It waits until these
@@ -36,13 +38,23 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * no deadline while NCCL enqueues or connects, and lierne never aborts it: abort it after an error,
  * or the device hangs. Another thread may call ncclCommGetAsyncError on it while calls run.
  *
+ * Groups. lierne_group_create splits the communicator of each group from that of the context, which
+ * all ranks of the context call, one spec after another; they wait at most the timeout, but with a
+ * blocking communicator of the caller's for as long as NCCL does. It needs NCCL 2.18, and resources
+ * that are not shared with the context's: with NCCL_COMM_SPLIT_SHARE_RESOURCES set it is
+ * UNSUPPORTED, and a comm of the caller's must not have been made with splitShare. NCCL takes
+ * hundreds of megabytes of the device for each; max_groups limits them. An error on one
+ * communicator aborts all of the context. To overlap, calls of different groups must be on
+ * different streams.
+ *
  * Windows. With NCCL 2.28 or later and a communicator of lierne's, scratch memory is registered as
  * symmetric memory: here, and later while planning. If the first registration fails on any rank,
  * all ranks do without. If a later one fails, or does not end within half of the timeout, planning
  * returns the error and the context is dead. Buffers in a symmetric window of the caller's own
  * communicator must be at the same place on all ranks, as NCCL requires.
  *
- * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, NCCL in use already,
+ * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, groups were created,
+ * NCCL in use already,
  * comm has other ranks or another device than the context, or no comm is given and another device
  * is current), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks give comm),
  * NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID (context is

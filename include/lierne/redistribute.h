@@ -15,6 +15,7 @@
 #ifndef LIERNE_REDISTRIBUTE_H
 #define LIERNE_REDISTRIBUTE_H
 
+#include "lierne/group.h"
 #include "lierne/layout.h"
 #include "lierne/plan.h"
 #include "lierne/route.h"
@@ -98,6 +99,7 @@ typedef struct lierne_redistribute_spec {
     int max_inflight;             /* requests in flight at once per direction; 0 means 1 */
     lierne_routing routing;       /* with shared_output AUTO or DIRECT: moved as DIRECT */
     lierne_sharing shared_output; /* needs max_inflight 0 or 1 */
+    lierne_group *group;          /* see lierne/group.h (Domains); NULL: the context's own domain */
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. If any
@@ -141,7 +143,8 @@ typedef struct lierne_set_spec {
     const lierne_layout *const *dst;
     const int64_t *src_offsets; /* ntensors each, or NULL */
     const int64_t *dst_offsets;
-    int max_inflight; /* requests in flight at once per direction; 0 means 1 */
+    int max_inflight;    /* requests in flight at once per direction; 0 means 1 */
+    lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
 } lierne_set_spec;
 
 /* The route of one rank that moves a set forward; of the adjoint where src and dst, and the

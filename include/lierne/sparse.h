@@ -32,6 +32,7 @@
 #ifndef LIERNE_SPARSE_H
 #define LIERNE_SPARSE_H
 
+#include "lierne/group.h"
 #include "lierne/layout.h"
 #include "lierne/plan.h"
 
@@ -81,6 +82,7 @@ typedef struct lierne_graph_spec {
     /* Nonzero, on any rank: targets may also be ghosts, rows of other ranks that an edge of this
      * rank has as its source. What this rank computes for them is not sent to their owner. */
     int remote_targets;
+    lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
 } lierne_graph_spec;
 #define LIERNE_GRAPH_SPEC_INIT                                                                     \
     { .size = sizeof(lierne_graph_spec), .width = 1 }
@@ -103,6 +105,7 @@ typedef struct lierne_references_spec {
     int combined;
     int keep_ghosts;
     int max_inflight;
+    lierne_group *group;
 } lierne_references_spec;
 #define LIERNE_REFERENCES_SPEC_INIT                                                                \
     { .size = sizeof(lierne_references_spec), .width = 1 }

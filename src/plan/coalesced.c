@@ -49,7 +49,9 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
     for (int i = 0; i < x->n; i++) {
         routes[i] = lierne_plan_route(x->plans[i], d);
     }
-    return lierne_execution_create(&x->executions[d], x->context, routes, (size_t)x->n, 1,
+    const lierne_group *group = lierne_plan_group(x->plans[0]);
+    return lierne_execution_create(&x->executions[d], x->context, group ? &group->domain : NULL,
+                                   routes, (size_t)x->n, 1,
                                    d == LIERNE_DIRECTION_FORWARD ? "coalesced forward"
                                                                  : "coalesced adjoint",
                                    NULL);
@@ -68,6 +70,12 @@ static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *cont
         }
         if (lierne_plan_context(plans[i]) != context) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: plan %d is of another context",
+                               context->rank, i);
+        }
+        if (lierne_plan_group(plans[i]) != lierne_plan_group(plans[0])) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "rank %d: plan %d is in another group than plan 0: plans of "
+                               "different groups have no order",
                                context->rank, i);
         }
         char which[32];

@@ -20,6 +20,9 @@ static lierne_status check_source(const lierne_plan *plan, const lierne_plan *ot
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plans are of different contexts",
                            rank);
     }
+    if (plan->group != other->group) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plans are of different groups", rank);
+    }
     if (plan->parts.accumulate) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %s accumulates: a plan made of plans cannot add to "
@@ -97,6 +100,7 @@ static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan
     parts->kind = "transposed";
     parts->dtype = plan->parts.dtype;
     parts->max_inflight = plan->parts.max_inflight;
+    parts->group = plan->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = plan->parts.algorithm[LIERNE_DIRECTION_ADJOINT];
     parts->algorithm[LIERNE_DIRECTION_ADJOINT] = plan->parts.algorithm[LIERNE_DIRECTION_FORWARD];
     parts->in_place = plan->parts.in_place;
@@ -181,6 +185,7 @@ static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
     parts->kind = "composed";
     parts->dtype = first->parts.dtype;
     parts->max_inflight = first->parts.max_inflight;
+    parts->group = first->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "composed";
     LIERNE_TRY(join(&parts->side[LIERNE_DIRECTION_FORWARD], &a[LIERNE_DIRECTION_FORWARD],

@@ -18,6 +18,7 @@ struct lierne_plan {
     lierne_context *context;
     int decision;
     lierne_plan_parts parts;
+    lierne_group *group;              /* that counts this plan, or NULL */
     int64_t alias[2];                 /* see lierne_plan_get_alias */
     lierne_request *requests[2];      /* max_inflight each */
     lierne_shared_output *outputs[2]; /* of each direction's execution; NULL: the caller's */

@@ -31,6 +31,9 @@ static void drop_plan(lierne_plan *plan) {
         lierne_mem_free(plan->requests[d]);
     }
     lierne_connection_destroy(plan->connection);
+    if (plan->group) {
+        plan->group->nplans--;
+    }
     lierne_plan_parts_free(plan->context, &plan->parts);
     lierne_mem_free(plan);
 }
@@ -39,6 +42,10 @@ static void drop_plan(lierne_plan *plan) {
 static int64_t alias_of(const lierne_plan *plan, int d) {
     const lierne_plan_side *side = &plan->parts.side[d];
     return side->shared ? -1 : lierne_route_alias(side->route);
+}
+
+static const lierne_domain *domain_of(const lierne_plan *plan) {
+    return plan->group ? &plan->group->domain : NULL;
 }
 
 /* old: the plan that this one is to replace, or NULL; its spare memory is used. */
@@ -51,8 +58,8 @@ static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old)
         r->plan = plan;
         const lierne_route *route = plan->parts.side[d].route;
         bool has_spare = old && i < (size_t)old->parts.max_inflight;
-        LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, &route, 1, n,
-                                           lierne_direction_names[d],
+        LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, domain_of(plan), &route, 1,
+                                           n, lierne_direction_names[d],
                                            has_spare ? &old->requests[d][i].spare : NULL));
     }
     lierne_execution_list_transports(plan->transports[d], sizeof plan->transports[d],
@@ -110,6 +117,39 @@ static void complete_routes(lierne_plan_parts *parts) {
     }
 }
 
+static lierne_status check_peers(const lierne_plan *plan, const lierne_messages *messages) {
+    const lierne_group *group = plan->parts.group;
+    for (size_t i = 0; i < messages->count; i++) {
+        if (!lierne_group_has(group, messages->at[i].peer)) {
+            return LIERNE_FAIL(
+                LIERNE_ERR_INVALID,
+                "rank %d: group '%s' (uid %lld) has not rank %d, with which the plan "
+                "has messages",
+                plan->context->rank, group->purpose, (long long)group->uid, messages->at[i].peer);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Enters the group of the parts. */
+static lierne_status enter_group(lierne_plan *plan) {
+    lierne_group *group = plan->parts.group;
+    if (!group) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_group_check(plan->context, group));
+    for (int d = 0; d < 2; d++) {
+        const lierne_route *route = plan->parts.side[d].route;
+        for (size_t i = 0; i < route->stages.count; i++) {
+            LIERNE_TRY(check_peers(plan, &route->stages.at[i].sends));
+            LIERNE_TRY(check_peers(plan, &route->stages.at[i].recvs));
+        }
+    }
+    group->nplans++;
+    plan->group = group;
+    return LIERNE_OK;
+}
+
 static lierne_status make(lierne_plan **out, lierne_context *context, lierne_plan_parts *parts,
                           lierne_plan *old) {
     lierne_plan *plan;
@@ -120,6 +160,7 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     *out = plan;
     complete_routes(&plan->parts);
     LIERNE_TRY(lierne_plan_parts_check_dtype(&plan->parts, context->rank));
+    LIERNE_TRY(enter_group(plan));
     LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_FORWARD, old));
     LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_ADJOINT, old));
     LIERNE_TRY(make_output(plan, LIERNE_DIRECTION_FORWARD));
@@ -194,6 +235,36 @@ void lierne_plan_hold(lierne_plan *plan, int by) {
     plan->held += by;
 }
 
+static bool has_messages(const lierne_plan *plan) {
+    int64_t sent[2], received[2];
+    for (int d = 0; d < 2; d++) {
+        lierne_execution_count_messages(plan->requests[d][0].execution, &sent[d], &received[d]);
+    }
+    return sent[0] + received[0] + sent[1] + received[1] > 0;
+}
+
+/* Ranks that have messages must give groups of one spec, or none; the others cannot give a group
+ * that they are not in. The least number is the greatest one's negative. Planning on several ranks
+ * by one thread compares nothing. */
+static lierne_status compare_groups(lierne_context *context, bool waits, const lierne_plan *plan) {
+    int64_t sets[2] = {INT64_MIN, INT64_MIN};
+    if (context->last_group_uid == 0 || !(waits || !context->control->pending)) {
+        return LIERNE_OK;
+    }
+    if (has_messages(plan)) {
+        sets[0] = plan->group ? plan->group->set : 0;
+        sets[1] = -sets[0];
+    }
+    LIERNE_TRY(lierne_context_allreduce_max(context, sets, 2));
+    return sets[0] == INT64_MIN || sets[0] == -sets[1]
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_MISMATCH,
+                             "group differs between ranks: some give one of the groups with uid "
+                             "%lld or more, others %s: all ranks with messages must give their "
+                             "groups of one lierne_group_spec, or NULL",
+                             (long long)sets[0], sets[1] == 0 ? "NULL" : "one of other groups");
+}
+
 /* Whether all ranks could plan; then connects their messages. */
 static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
                             const lierne_plan *plan, const lierne_field *fields, size_t nfields,
@@ -201,6 +272,7 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
     LIERNE_TRY(waits || lierne_context_connects(context)
                    ? lierne_context_agree_all(context, status, fields, nfields, decision)
                    : lierne_context_agree(context, status, fields, nfields, decision));
+    LIERNE_TRY(compare_groups(context, waits || lierne_context_connects(context), plan));
     LIERNE_TRY(lierne_connection_establish(plan->connection));
     const executions all = executions_of(plan);
     LIERNE_TRY(lierne_execution_use_heap(context, all.at, 2 * all.each));
@@ -312,6 +384,7 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     lierne_plan *next = NULL;
     bool waits = parts->waits;
     int decision;
+    parts->group = plan->group;
     if (status == LIERNE_OK) {
         status = make(&next, context, parts, plan);
     }
@@ -338,6 +411,10 @@ lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *)) {
     lierne_saved_spec *saved_spec = plan->parts.saved_spec;
     return saved_spec && saved_spec->free == free ? saved_spec : NULL;
+}
+
+lierne_group *lierne_plan_group(const lierne_plan *plan) {
+    return plan->group;
 }
 
 lierne_context *lierne_plan_context(const lierne_plan *plan) {

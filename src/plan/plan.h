@@ -40,6 +40,7 @@ typedef struct lierne_saved_spec {
 typedef struct lierne_plan_parts {
     lierne_dtype dtype;
     int max_inflight;
+    lierne_group *group; /* the domain of its messages, as the spec gives it; or NULL */
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
     lierne_saved_spec *saved_spec; /* or NULL */
@@ -70,6 +71,8 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields);
 
+/* The group of a plan, or NULL; its domain. */
+lierne_group *lierne_plan_group(const lierne_plan *plan);
 /* The saved spec of a plan if its `free` is this one, which identifies the planner; else NULL. */
 lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *));

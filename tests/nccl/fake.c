@@ -122,6 +122,57 @@ static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
     return ncclInProgress;
 }
 
+/* What a rank gives to a split; those of one split have its parent's id and number. */
+typedef struct split_call {
+    struct split_call *next;
+    int world_id, number, rank, color;
+} split_call;
+static split_call *splits;
+
+/* The ranks of a split with a color, or of all; *below: with a smaller rank. Keys are ranks. */
+static int count_split(const split_call *own, bool all, int *below) {
+    int n = 0;
+    *below = 0;
+    for (const split_call *s = splits; s; s = s->next) {
+        bool same = s->world_id == own->world_id && s->number == own->number &&
+                    (all || s->color == own->color);
+        n += same;
+        *below += same && s->rank < own->rank;
+    }
+    return n;
+}
+
+/* All ranks of the parent call, also those that get nothing. */
+static ncclResult_t split_comm(ncclComm_t comm, int color, int key, ncclComm_t *made,
+                               ncclConfig_t *config) {
+    int below, n;
+    struct timespec until;
+    if (config->blocking != 0 || key != comm->rank) {
+        return ncclInvalidArgument;
+    }
+    pthread_mutex_lock(&lock);
+    split_call *own = malloc(sizeof *own);
+    *own = (split_call){splits, comm->world_id, comm->splits++, comm->rank, color};
+    splits = own;
+    pthread_cond_broadcast(&changed);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += MOST_SECONDS;
+    while (!stalled && count_split(own, true, &below) < comm->world) {
+        if (pthread_cond_timedwait(&changed, &lock, &until) != 0) {
+            pthread_mutex_unlock(&lock);
+            return ncclSystemError;
+        }
+    }
+    n = count_split(own, false, &below);
+    *made = NULL;
+    if (color >= 0 && !stalled) {
+        *made = fake_nccl_comm((comm->world_id * 100 + own->number + 1) * 100 + color, below, n);
+        counts.split++;
+    }
+    pthread_mutex_unlock(&lock);
+    return ncclInProgress;
+}
+
 static ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t *state) {
     pthread_mutex_lock(&lock);
     *state = stalled ? ncclInProgress : async_error;
@@ -282,6 +333,7 @@ static ncclResult_t run_group(const operations *o) {
     pthread_mutex_lock(&lock);
     counts.groups++;
     counts.messages += o->n;
+    counts.split_messages += o->n > 0 && o->at[0].comm->world_id >= 10000 ? o->n : 0;
     link_sends(o, sent);
     while (!(all = look(o, sent, done)) && late == 0 && o->at[0].comm->world_id != failed_world) {
         late = pthread_cond_timedwait(&changed, &lock, &until);
@@ -360,6 +412,7 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclMemAlloc = fake_mem_alloc,
                                     .ncclMemFree = fake_mem_free,
                                     .ncclCommWindowRegister = fake_window_register,
-                                    .ncclCommWindowDeregister = fake_window_deregister};
+                                    .ncclCommWindowDeregister = fake_window_deregister,
+                                    .ncclCommSplit = split_comm};
     return LIERNE_OK;
 }

@@ -13,6 +13,8 @@ void fake_nccl_fail_send(void);
 void fake_nccl_set_error(ncclResult_t error);
 typedef struct fake_nccl_counts {
     int created, destroyed, aborted, groups, messages, all_gathers;
+    int split;          /* communicators made by a split */
+    int split_messages; /* on these */
 } fake_nccl_counts;
 fake_nccl_counts fake_nccl_count(void);
 /* The version that it says to have, 2.28.9 at first: windows are of 2.28. */

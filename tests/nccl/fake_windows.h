@@ -7,10 +7,10 @@
 
 struct ncclComm {
     int world_id, rank, world, device;
-    int registrations, gathers;     /* calls so far */
-    unsigned met[2];                /* ranks that it has sent to, and received from: bits */
-    struct ncclWindow_vidmem *made; /* by a registration under way, or NULL */
-    ncclWindow_t *out;              /* where that goes; NULL: none is under way */
+    int registrations, gathers, splits; /* calls so far */
+    unsigned met[2];                    /* ranks that it has sent to, and received from: bits */
+    struct ncclWindow_vidmem *made;     /* by a registration under way, or NULL */
+    ncclWindow_t *out;                  /* where that goes; NULL: none is under way */
 };
 
 ncclResult_t fake_mem_alloc(void **memory, size_t bytes);

@@ -51,6 +51,12 @@ static lierne_status check_context(const lierne_context *context) {
                            "lierne_context_use_cuda first, and both before the first plan",
                            context->rank, context->memory->name, context->nplans);
     }
+    if (context->last_group_uid > 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: groups were created before: call it before "
+                           "lierne_group_create, which makes their communicators",
+                           context->rank);
+    }
     return context->ncarriers < LIERNE_MAX_TRANSPORTS
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
@@ -98,23 +104,8 @@ static lierne_status share_id(lierne_context *context, ncclUniqueId *id) {
     return LIERNE_OK;
 }
 
-/* The configuration of 2.14, which had `blocking` and nothing after it: every later NCCL takes it,
- * whatever version this file was compiled with. */
-static ncclConfig_t configuration(void) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    struct {
-        size_t size;
-        unsigned magic, version;
-        int blocking;
-    } first;
-    config.size = sizeof first;
-    config.version = NCCL_VERSION(2, 14, 0);
-    config.blocking = 0;
-    return config;
-}
-
 static lierne_status create_comm(lierne_nccl *n, ncclUniqueId id) {
-    ncclConfig_t config = configuration();
+    ncclConfig_t config = lierne_nccl_configuration();
     n->owned = true;
     n->broken = true; /* until it is complete */
     LIERNE_TRY(

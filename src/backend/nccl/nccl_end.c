@@ -3,21 +3,41 @@
 #include "backend/nccl/nccl_transport.h"
 
 /* Destroying waits for the other ranks without a deadline; finalising first does not. */
-static bool is_finalised(lierne_nccl *n) {
-    return !n->broken &&
-           lierne_nccl_check(n, n->call.ncclCommFinalize(n->comm), "ncclCommFinalize") ==
-               LIERNE_OK &&
-           lierne_nccl_wait(n, "ncclCommFinalize") == LIERNE_OK;
+static lierne_status finalise(lierne_nccl *n) {
+    LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommFinalize(n->comm), "ncclCommFinalize"));
+    return lierne_nccl_wait(n, "ncclCommFinalize");
 }
 
-void lierne_nccl_end(lierne_nccl *n) {
-    if (n->comm && n->owned && is_finalised(n)) {
-        n->call.ncclCommDestroy(n->comm);
-    } else if (n->comm && n->owned) {
-        n->call.ncclCommAbort(n->comm);
+static lierne_status end_comm(lierne_nccl *n) {
+    if (!n->comm || !n->owned) {
+        return LIERNE_OK;
     }
+    lierne_status status = n->broken ? LIERNE_OK : finalise(n);
+    if (n->broken || status != LIERNE_OK) {
+        n->call.ncclCommAbort(n->comm);
+    } else {
+        n->call.ncclCommDestroy(n->comm);
+    }
+    return status;
+}
+
+/* Of groups whose creation failed. */
+static void end_groups(lierne_nccl *n) {
+    while (n->groups) {
+        lierne_nccl *group = n->groups;
+        n->groups = group->next;
+        lierne_nccl_end(group);
+        lierne_mem_free(group);
+    }
+}
+
+lierne_status lierne_nccl_end(lierne_nccl *n) {
+    end_groups(n);
+    lierne_status status = end_comm(n);
     n->comm = NULL;
     lierne_nccl_heap_close(n);
     lierne_mem_free(n->met);
+    lierne_mem_free(n->places);
     pthread_mutex_destroy(&n->lock);
+    return status;
 }

@@ -27,6 +27,7 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
     }
     LIERNE_NCCL_FUNCTIONS(FIND)
     LIERNE_NCCL_WINDOW_FUNCTIONS(LOOK_UP)
+    LIERNE_NCCL_GROUP_FUNCTIONS(LOOK_UP)
 #undef FIND
 #undef LOOK_UP
     nccl->ncclGetVersion(&version);
@@ -44,6 +45,21 @@ lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const
     return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: %s: %s%s%s", n->rank, what,
                        n->call.ncclGetErrorString(result), detail && *detail ? ": " : "",
                        detail ? detail : "");
+}
+
+/* The configuration of 2.14, which had `blocking` and nothing after it: every later NCCL takes it,
+ * whatever version this file was compiled with. */
+ncclConfig_t lierne_nccl_configuration(void) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    struct {
+        size_t size;
+        unsigned magic, version;
+        int blocking;
+    } first;
+    config.size = sizeof first;
+    config.version = NCCL_VERSION(2, 14, 0);
+    config.blocking = 0;
+    return config;
 }
 
 lierne_status lierne_nccl_enter(lierne_nccl *n) {
@@ -116,6 +132,9 @@ lierne_status lierne_nccl_check_async(void *self) {
         return LIERNE_OK;
     }
     lierne_status status = n->comm ? get_state(n, "NCCL", &state) : LIERNE_OK;
+    for (lierne_nccl *g = n->groups; g && status == LIERNE_OK; g = g->next) {
+        status = lierne_nccl_check_async(g);
+    }
     pthread_mutex_unlock(&n->lock);
     return status;
 }
@@ -123,6 +142,9 @@ lierne_status lierne_nccl_check_async(void *self) {
 void lierne_nccl_abort(void *self) {
     lierne_nccl *n = self;
     pthread_mutex_lock(&n->lock);
+    for (lierne_nccl *g = n->groups; g; g = g->next) {
+        lierne_nccl_abort(g);
+    }
     if (n->comm && n->owned) {
         n->call.ncclCommAbort(n->comm);
         n->comm = NULL;

@@ -1,7 +1,8 @@
 /* A stage over NCCL: group calls of sends and receives of packed bytes, on the stream of the call.
  *
- * One communicator serves all plans of a context: each would take hundreds of megabytes. NCCL has
- * no match ids, so execution posts whole calls in the order of their begins (ordered). What was
+ * One communicator serves all plans of a context that have no group: each takes hundreds of
+ * megabytes. Those of groups are in nccl_groups.c. NCCL has no match ids, so execution posts whole
+ * calls of a communicator in the order of their begins (ordered). What was
  * posted is complete in the order of the stream, so that poll returns it at once. */
 #include "backend/nccl/nccl_transport.h"
 
@@ -56,9 +57,10 @@ static lierne_status post_one(const batch *b, const lierne_posting *p) {
     if (p->bytes == 0) {
         return LIERNE_OK;
     }
+    int peer = n->places ? n->places[p->peer] : p->peer;
     ncclResult_t result =
-        p->receives ? n->call.ncclRecv(p->data, p->bytes, ncclInt8, p->peer, n->comm, b->stream)
-                    : n->call.ncclSend(p->data, p->bytes, ncclInt8, p->peer, n->comm, b->stream);
+        p->receives ? n->call.ncclRecv(p->data, p->bytes, ncclInt8, peer, n->comm, b->stream)
+                    : n->call.ncclSend(p->data, p->bytes, ncclInt8, peer, n->comm, b->stream);
     return lierne_nccl_check(n, result, p->receives ? "ncclRecv" : "ncclSend");
 }
 
@@ -141,6 +143,9 @@ static const lierne_transport_registers registers = {.heap = lierne_nccl_heap,
                                                      .decide = lierne_nccl_heap_decide};
 static const lierne_transport_streams streams = {.set = set_stream, .met = met};
 static const lierne_transport_all_gathers all_gathers = {.post = post_all_gather};
+static const lierne_transport_groups groups = {.by_all = true,
+                                               .create = lierne_nccl_group_create,
+                                               .destroy = lierne_nccl_group_destroy};
 static const lierne_transport_watched watched = {.check = lierne_nccl_check_async,
                                                  .abort = lierne_nccl_abort,
                                                  .ended_by = ended_by};
@@ -161,4 +166,5 @@ const lierne_transport lierne_nccl_transport = {
     .streams = &streams,
     .watched = &watched,
     .all_gathers = &all_gathers,
+    .groups = &groups,
 };

@@ -21,6 +21,12 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t size,
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 #endif
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 1)
+#define NCCL_SPLIT_NOCOLOR -1
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made,
+                           ncclConfig_t *config);
+#endif
+
 /* The functions of NCCL that lierne calls; of the library that the process has or finds. */
 #define LIERNE_NCCL_FUNCTIONS(DO)                                                                  \
     DO(ncclGetVersion)                                                                             \
@@ -46,10 +52,12 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
     DO(ncclMemFree)                                                                                \
     DO(ncclCommWindowRegister)                                                                     \
     DO(ncclCommWindowDeregister)
+#define LIERNE_NCCL_GROUP_FUNCTIONS(DO) DO(ncclCommSplit)
 typedef struct lierne_nccl_functions {
 #define DECLARE(name) __typeof__(&(name)) name;
     LIERNE_NCCL_FUNCTIONS(DECLARE)
     LIERNE_NCCL_WINDOW_FUNCTIONS(DECLARE)
+    LIERNE_NCCL_GROUP_FUNCTIONS(DECLARE)
 #undef DECLARE
 } lierne_nccl_functions;
 /* Errors: UNSUPPORTED (there is no NCCL, or an older one than 2.14, which lacks nonblocking
@@ -58,7 +66,7 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl);
 /* Whether it has windows for symmetric memory: those of 2.28 or later. */
 bool lierne_nccl_has_windows(const lierne_nccl_functions *nccl);
 
-/* The transport's state: a communicator whose ranks are those of a context. */
+/* The transport's state: a communicator whose ranks are those of a context, or of a group of it. */
 typedef struct lierne_nccl {
     lierne_nccl_functions call;
     ncclComm_t comm; /* NULL once it is destroyed */
@@ -69,10 +77,14 @@ typedef struct lierne_nccl {
     int rank;
     int world;
     double timeout;
-    bool *met;           /* per rank; NULL: it has no messages but all-gathers */
-    lierne_heap heap;    /* of windows */
-    ncclWindow_t window; /* of the chunk that is added, once NCCL has made it */
-    bool adds_chunk;     /* the last chunk of the heap is not decided on */
+    bool *met;                         /* per rank; NULL: it has no messages but all-gathers */
+    lierne_heap heap;                  /* of windows */
+    ncclWindow_t window;               /* of the chunk that is added, once NCCL has made it */
+    bool adds_chunk;                   /* the last chunk of the heap is not decided on */
+    struct lierne_nccl *groups, *next; /* what was made for groups of the context, with the lock */
+    struct lierne_nccl *parent;        /* of a group's: the context's; else NULL */
+    int *places;     /* of a group's: its rank of each member of the context; else NULL */
+    ncclComm_t none; /* what a split makes where this rank is in no group: NULL */
 } lierne_nccl;
 extern const lierne_transport lierne_nccl_transport;
 
@@ -105,8 +117,14 @@ void lierne_nccl_heap_decide(void *self, bool kept);
 void lierne_nccl_heap_leave(void *self);
 void lierne_nccl_print(const void *self, char *text, size_t size);
 void lierne_nccl_heap_close(lierne_nccl *n);
-/* Ends a communicator that lierne made: together with the other ranks, at most until the timeout;
- * after an error at once. */
-void lierne_nccl_end(lierne_nccl *n);
+/* Ends a communicator that lierne made, and those of groups: together with the other ranks, at most
+ * until the timeout; after an error at once. Errors: TIMEOUT, TRANSPORT (it has ended, too). */
+lierne_status lierne_nccl_end(lierne_nccl *n);
+/* The configuration of a communicator that does not block. */
+ncclConfig_t lierne_nccl_configuration(void);
+/* nccl_groups.c. What the transport does for groups (lierne_transport_groups). */
+lierne_status lierne_nccl_group_create(void *self, const lierne_transport_group *group,
+                                       double timeout, void **out);
+lierne_status lierne_nccl_group_destroy(void *self, double timeout, bool alone);
 
 #endif

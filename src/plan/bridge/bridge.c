@@ -34,6 +34,7 @@ static lierne_status fill_saved(lierne_context *context, const lierne_bridge_spe
     parts->kind = "bridge";
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
+    parts->group = spec->group;
     LIERNE_TRY(lierne_bridge_sides_create(sides, spec));
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";

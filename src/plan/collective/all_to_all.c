@@ -132,6 +132,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const planning *p, int
     parts->kind = "all_to_all";
     parts->dtype = p->spec.dtype;
     parts->max_inflight = p->spec.max_inflight ? p->spec.max_inflight : 1;
+    parts->group = p->spec.group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
     return p->team.me >= 0 ? fill_sides(parts, p) : lierne_collective_absent(parts->side, rank);

@@ -72,6 +72,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_team *tea
     parts->kind = kind_of(spec);
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
+    parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         algorithm_of(spec);
     parts->no_adjoint = reason_without_adjoint(spec);
@@ -144,7 +145,8 @@ lierne_status lierne_plan_create_all_gather(lierne_plan **out, lierne_context *c
                                     .count = s.count,
                                     .counts = s.counts,
                                     .dtype = s.dtype,
-                                    .max_inflight = s.max_inflight};
+                                    .max_inflight = s.max_inflight,
+                                    .group = s.group};
     return create_collective(out, context, status, &spec, fill_all_gather);
 }
 
@@ -185,7 +187,8 @@ lierne_status lierne_plan_create_reduce_scatter(lierne_plan **out, lierne_contex
                                     .counts = s.counts,
                                     .dtype = s.dtype,
                                     .reduction = s.reduction,
-                                    .max_inflight = s.max_inflight};
+                                    .max_inflight = s.max_inflight,
+                                    .group = s.group};
     return create_collective(out, context, status, &spec, fill_reduce_scatter);
 }
 
@@ -231,7 +234,8 @@ lierne_status lierne_plan_create_all_reduce(lierne_plan **out, lierne_context *c
                                     .dtype = s.dtype,
                                     .reduction = s.reduction,
                                     .algorithm = s.algorithm,
-                                    .max_inflight = s.max_inflight};
+                                    .max_inflight = s.max_inflight,
+                                    .group = s.group};
     return create_collective(out, context, status, &spec, fill_all_reduce);
 }
 
@@ -273,7 +277,8 @@ lierne_status lierne_plan_create_broadcast(lierne_plan **out, lierne_context *co
                                     .dtype = s.dtype,
                                     .algorithm = s.algorithm,
                                     .root = &s.root,
-                                    .max_inflight = s.max_inflight};
+                                    .max_inflight = s.max_inflight,
+                                    .group = s.group};
     return create_collective(out, context, status, &spec, fill_broadcast);
 }
 
@@ -297,6 +302,7 @@ lierne_status lierne_plan_create_barrier(lierne_plan **out, lierne_context *cont
                                     .ranks = s.ranks,
                                     .nranks = s.nranks,
                                     .dtype = LIERNE_DTYPE_U8,
-                                    .max_inflight = s.max_inflight};
+                                    .max_inflight = s.max_inflight,
+                                    .group = s.group};
     return create_collective(out, context, status, &spec, fill_barrier);
 }

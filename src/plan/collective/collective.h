@@ -28,6 +28,7 @@ typedef struct lierne_collective {
     const int *root; /* NULL: it has none */
     bool own_counts; /* an all-to-all whose ranks have send_counts */
     int max_inflight;
+    lierne_group *group;
 } lierne_collective;
 
 /* The ranks of a collective, in their order. */

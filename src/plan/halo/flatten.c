@@ -15,7 +15,8 @@ static lierne_references_spec references_of(const lierne_halo_saved_spec *saved,
                                     .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT,
                                     .combined = !separate,
                                     .keep_ghosts = !separate && halo->keep_ghosts,
-                                    .max_inflight = halo->max_inflight};
+                                    .max_inflight = halo->max_inflight,
+                                    .group = halo->group};
 }
 
 static lierne_status check_outputs(const lierne_halo_saved_spec *saved, const void *out,

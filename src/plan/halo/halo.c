@@ -46,6 +46,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, lierne_halo_saved_spec
     parts->kind = "halo";
     parts->dtype = r->spec.dtype;
     parts->max_inflight = r->spec.max_inflight;
+    parts->group = r->spec.group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "swaps";
     parts->in_place = true;

@@ -70,6 +70,7 @@ static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *contex
     parts->kind = "megatron";
     parts->dtype = b->src->dtype;
     parts->max_inflight = b->spec->max_inflight ? b->spec->max_inflight : 1;
+    parts->group = b->spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         collective ? "collective" : "leader";
     LIERNE_TRY(start_side(&parts->side[LIERNE_DIRECTION_FORWARD], context, b->src, b->dst));

@@ -97,6 +97,7 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
     parts->kind = "redistribute";
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
+    parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,

@@ -69,11 +69,12 @@ static lierne_status fill_side(lierne_plan_side *side, const lierne_set *set, in
 }
 
 static lierne_status fill_set_parts(lierne_plan_parts *parts, const lierne_set *set,
-                                    const lierne_context *context, int max_inflight) {
+                                    const lierne_context *context, const lierne_set_spec *spec) {
     LIERNE_TRY(check_context(set, context));
     parts->kind = "set";
     parts->dtype = set->layouts.at[0].layout->dtype;
-    parts->max_inflight = max_inflight ? max_inflight : 1;
+    parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
+    parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "balanced";
     LIERNE_TRY(fill_side(&parts->side[LIERNE_DIRECTION_FORWARD], set, LIERNE_SET_SRC));
@@ -121,7 +122,7 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
         out ? take_set_spec(&spec, given, &set, context->rank)
             : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        status = fill_set_parts(&parts, &set, context, spec.max_inflight);
+        status = fill_set_parts(&parts, &set, context, &spec);
     }
     if (status == LIERNE_OK) {
         status = add_fields(&fields, &set, parts.max_inflight, hashes);

@@ -287,7 +287,8 @@ static lierne_star_forest_spec forest_of(planning *w) {
                                                     .accumulate = s->accumulate,
                                                     .combined = s->combined,
                                                     .keep_ghosts = s->keep_ghosts,
-                                                    .max_inflight = s->max_inflight},
+                                                    .max_inflight = s->max_inflight,
+                                                    .group = s->group},
                                      .graph = &w->graph,
                                      .nrows = s->nrows,
                                      .owner = s->owner};

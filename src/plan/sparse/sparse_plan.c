@@ -346,6 +346,7 @@ static void fill_parts(planning *p) {
     p->parts.kind = p->spec->nrows < 0 ? "references" : "graph";
     p->parts.dtype = references->dtype;
     p->parts.max_inflight = references->max_inflight;
+    p->parts.group = references->group;
     p->parts.algorithm[LIERNE_DIRECTION_FORWARD] =
         lierne_graph_algorithm_names[p->gathers ? LIERNE_GRAPH_ALGORITHM_ALL_GATHER
                                                 : LIERNE_GRAPH_ALGORITHM_DIRECT];

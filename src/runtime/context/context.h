@@ -16,6 +16,13 @@
 
 #include <stdatomic.h>
 
+/* Messages that are ordered among each other on transports that are ordered: those of a group, with
+ * the state that transports have for it; the context's own is NULL. */
+#define LIERNE_MAX_TRANSPORTS 4
+typedef struct lierne_domain {
+    void *states[LIERNE_MAX_TRANSPORTS]; /* as the carriers; NULL: that of the context serves */
+} lierne_domain;
+
 /* Something in flight. The first member of the struct that embeds it. */
 typedef struct lierne_activity {
     struct lierne_activity *next;
@@ -30,8 +37,9 @@ typedef struct lierne_activity {
     /* Frees an abandoned activity, when the context is destroyed. */
     void (*destroy)(struct lierne_activity *activity);
     /* The number of its call while it has messages to post on a transport that is ordered, else -1:
-     * later calls wait until it has posted them. */
+     * later calls of its domain wait until it has posted them. */
     int64_t turn;
+    const lierne_domain *domain; /* of the order of its messages */
     bool awaits_stream; /* nothing wakes a rank that sleeps when a stream has done its work */
     /* Index of the transport that serves all its messages; -1: none, or several. */
     int carrier;
@@ -48,7 +56,6 @@ typedef struct lierne_dependent {
 } lierne_dependent;
 
 /* A transport of the context, and its state. */
-#define LIERNE_MAX_TRANSPORTS 4
 typedef struct lierne_carrier {
     const lierne_transport *transport;
     void *self;
@@ -221,6 +228,12 @@ void lierne_context_list_transports(char *text, size_t size, const lierne_contex
 /* Whether one of them connects the two ends of each message when a plan is made: the same on every
  * rank. */
 bool lierne_context_connects(const lierne_context *context);
+/* The state of a transport for a domain. */
+static inline void *lierne_context_state(const lierne_context *context, int carrier,
+                                         const lierne_domain *domain) {
+    return domain && domain->states[carrier] ? domain->states[carrier]
+                                             : context->carriers[carrier].self;
+}
 /* The first transport that reaches a peer, as an index of carriers. Errors: UNSUPPORTED (none). */
 lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer);
 

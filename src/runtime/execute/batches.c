@@ -89,6 +89,11 @@ static void note_policy(lierne_execution *e, const lierne_transport *transport) 
     }
 }
 
+/* Otherwise its messages are ordered with all others. */
+static bool has_domain(const lierne_execution *e, int carrier) {
+    return e->domain && e->domain->states[carrier];
+}
+
 lierne_status lierne_execution_create_batches(lierne_execution *e) {
     for (int b = 0; b < e->context->ncarriers; b++) {
         const lierne_carrier *carrier = &e->context->carriers[b];
@@ -102,8 +107,12 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
         if (carrier->transport->exposes || carrier->transport->connects) {
             LIERNE_TRY(list_parts(e, batch));
         }
-        LIERNE_TRY(carrier->transport->batch_create(carrier->self, n, &batch->batch));
+        void *state = lierne_context_state(e->context, b, e->domain);
+        LIERNE_TRY(carrier->transport->batch_create(state, n, &batch->batch));
         note_policy(e, carrier->transport);
+        if (carrier->transport->ordered && !has_domain(e, b)) {
+            e->activity.domain = NULL;
+        }
     }
     for (size_t i = 0; i < e->phases.count; i++) {
         list_postings(e, &e->phases.at[i]);

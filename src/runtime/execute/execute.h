@@ -20,9 +20,10 @@ typedef struct lierne_spare {
 
 /* Creates an execution of n routes that run together, with one message per peer where each route
  * has one. It keeps pointers to the routes. each: executions of these routes, of which this is one.
- * name appears in messages ("forward"). spare, which may be NULL, is used if it is large enough,
- * and NULL then. */
+ * name appears in messages ("forward"). domain: of its messages; NULL: the context's own. spare,
+ * which may be NULL, is used if it is large enough, and NULL then. */
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
+                                      const lierne_domain *domain,
                                       const lierne_route *const *routes, size_t n, size_t each,
                                       const char *name, lierne_spare *spare);
 void lierne_execution_destroy(lierne_execution *e);

@@ -213,6 +213,7 @@ typedef struct lierne_execution_memory {
 struct lierne_execution {
     lierne_activity activity; /* first */
     lierne_context *context;
+    const lierne_domain *domain; /* whose states of transports it uses */
     const char *name;
     lierne_subroute *subroutes;
     size_t nsubroutes;

@@ -15,6 +15,7 @@
 typedef struct first_messages {
     lierne_context *context;
     const lierne_carrier *carrier;
+    void *state;           /* of the carrier's transport, for the domain of the plan */
     LIERNE_VEC(int) peers; /* by index among the members */
     lierne_posting *postings;
     size_t *done;
@@ -65,7 +66,7 @@ static lierne_status prepare(first_messages *m, const lierne_execution *forward,
     }
     LIERNE_TRY(lierne_alloc(&m->postings, 2 * n, sizeof *m->postings));
     LIERNE_TRY(lierne_alloc(&m->done, 2 * n, sizeof *m->done));
-    LIERNE_TRY(m->carrier->transport->batch_create(m->carrier->self, 2 * n, &m->batch));
+    LIERNE_TRY(m->carrier->transport->batch_create(m->state, 2 * n, &m->batch));
     LIERNE_TRY(lierne_context_alloc_scratch(&memory, context, (int64_t)(n + 1) * FEW));
     m->memory = memory;
     list_postings(m);
@@ -173,9 +174,10 @@ lierne_status lierne_execution_send_first_messages(lierne_context *context,
                                                    const lierne_execution *adjoint) {
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *carrier = &context->carriers[i];
-        first_messages m = {.context = context, .carrier = carrier};
+        void *state = lierne_context_state(context, i, forward->domain);
+        first_messages m = {.context = context, .carrier = carrier, .state = state};
         const lierne_transport_streams *streams = carrier->transport->streams;
-        bool *met = streams ? streams->met(carrier->self) : NULL;
+        bool *met = streams ? streams->met(state) : NULL;
         LIERNE_TRY(met ? connect_ranks(&m, forward, adjoint, met) : LIERNE_OK);
     }
     return LIERNE_OK;

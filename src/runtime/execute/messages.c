@@ -6,8 +6,8 @@
  *
  * On a transport that is ordered, messages have no ids: two executions whose messages it
  * interleaved in another order on each rank would take each other's data. So an execution posts
- * there only when all that began before it have posted everything. Their begins have the same order
- * on every rank (lierne/plan.h). */
+ * there only when all of its domain that began before it have posted everything. Their begins have
+ * the same order on every rank (lierne/plan.h). */
 #include "runtime/execute/execution.h"
 
 /* The first byte of a message that is not staged. */
@@ -160,11 +160,11 @@ static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *bat
     return post(e, batch, &batch->postings[first], batch->next - first);
 }
 
-/* Whether an execution that began before this one has still to post on an ordered transport. */
+/* Whether an earlier execution of this domain has still to post on an ordered transport. */
 static bool must_defer(const lierne_execution *e) {
     for (const lierne_activity *a = e->context->in_flight; a && e->flight.unposted > 0;
          a = a->next) {
-        if (a->turn >= 0 && a->turn < e->record.call) {
+        if (a->domain == e->activity.domain && a->turn >= 0 && a->turn < e->record.call) {
             return true;
         }
     }

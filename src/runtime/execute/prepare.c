@@ -352,6 +352,7 @@ void lierne_spare_free(const lierne_context *context, lierne_spare *spare) {
 }
 
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
+                                      const lierne_domain *domain,
                                       const lierne_route *const *routes, size_t n, size_t each,
                                       const char *name, lierne_spare *spare) {
     lierne_execution *e;
@@ -360,6 +361,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->activity.destroy = drop;
     e->activity.withdraw = withdraw;
     e->activity.turn = e->activity.carrier = -1;
+    e->domain = e->activity.domain = domain;
     e->context = context;
     e->name = name;
     e->is_only = each == 1;

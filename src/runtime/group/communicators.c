@@ -1,6 +1,7 @@
 /* Communicators of groups, for transports that need them. One that waits for all of its members may
  * only be created in an order in which all members create theirs: smallest rank, size, uid. Every
- * rank goes through the groups of a call in this order, one after the other.
+ * rank goes through the groups of a call in this order, one after the other. Where all ranks of the
+ * context must call, they go through the specs, which they gave in one order.
  *
  * A member that fails takes part in the groups that follow, so that nobody waits for it, and all
  * ranks agree at the end. An error that kills the context is told to the others at once. */
@@ -53,26 +54,33 @@ typedef struct creation {
     char message[LIERNE_MESSAGE_SIZE];
 } creation;
 
-static lierne_status create_one(lierne_group *group, int i, creation *c) {
-    const lierne_context *context = group->context;
-    const lierne_transport_group shown = {group->uid,     group->purpose, (int)group->priority,
-                                          group->indices, group->n,       group->rank};
+/* group: NULL where this rank is in no group of a spec. */
+static lierne_status create_one(const lierne_context *context, lierne_group *group, int i,
+                                creation *c) {
+    lierne_transport_group shown = {.purpose = "", .rank = -1};
+    void *none = NULL;
     double now = lierne_now();
+    if (group) {
+        shown = (lierne_transport_group){group->uid,     group->purpose, (int)group->priority,
+                                         group->indices, group->n,       group->rank};
+    }
     if (lierne_deadline_passed(&c->deadline, now)) {
         return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: the communicators of '%s' with %d ranks were not created "
                            "within %g s",
-                           context->rank, group->purpose, group->n, context->timeout);
+                           context->rank, shown.purpose, shown.n, context->timeout);
     }
     return context->carriers[i].transport->groups->create(context->carriers[i].self, &shown,
                                                           c->deadline.at - now,
-                                                          &group->communicators[i]);
+                                                          group ? &group->domain.states[i] : &none);
 }
 
-static void create_all(lierne_group *group, creation *c) {
-    for (int i = 0; i < group->context->ncarriers && !kills(c->status); i++) {
-        lierne_status status =
-            needs_communicators(&group->context->carriers[i]) ? create_one(group, i, c) : LIERNE_OK;
+static void create_all(const lierne_context *context, lierne_group *group, creation *c,
+                       bool by_all) {
+    for (int i = 0; i < context->ncarriers && !kills(c->status); i++) {
+        const lierne_carrier *carrier = &context->carriers[i];
+        bool needs = needs_communicators(carrier) && carrier->transport->groups->by_all == by_all;
+        lierne_status status = needs ? create_one(context, group, i, c) : LIERNE_OK;
         if (status != LIERNE_OK && (c->status == LIERNE_OK || kills(status))) {
             c->status = status;
             snprintf(c->message, sizeof c->message, "%s", lierne_error_text());
@@ -83,13 +91,13 @@ static void create_all(lierne_group *group, creation *c) {
 static lierne_status destroy_all(lierne_group *group, bool alone) {
     lierne_status first = LIERNE_OK;
     for (int i = group->context->ncarriers - 1; i >= 0; i--) {
-        if (group->communicators[i]) {
+        if (group->domain.states[i]) {
             lierne_status status =
-                group->context->carriers[i].transport->groups->destroy(group->communicators[i],
+                group->context->carriers[i].transport->groups->destroy(group->domain.states[i],
                                                                        group->context->timeout,
                                                                        alone || first != LIERNE_OK);
             first = first == LIERNE_OK ? status : first;
-            group->communicators[i] = NULL;
+            group->domain.states[i] = NULL;
         }
     }
     return first;
@@ -103,7 +111,10 @@ lierne_status lierne_groups_create_communicators(lierne_context *context,
     }
     lierne_deadline_start(&c.deadline, context->timeout, lierne_now());
     for (lierne_group *g = next(groups, n, NULL); g; g = next(groups, n, g)) {
-        create_all(g, &c);
+        create_all(context, g, &c, false);
+    }
+    for (int i = 0; i < n; i++) {
+        create_all(context, groups[i], &c, true);
     }
     if (c.status != LIERNE_OK) {
         lierne_set_error(c.message);

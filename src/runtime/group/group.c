@@ -94,6 +94,26 @@ void lierne_group_remove(lierne_context *context, lierne_group *group) {
     }
 }
 
+lierne_status lierne_group_check(const lierne_context *context, const lierne_group *group) {
+    for (size_t i = 0; i < context->groups.count; i++) {
+        if (context->groups.at[i] == group && group->uid > 0) {
+            return LIERNE_OK;
+        }
+    }
+    return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                       "rank %d: group is of another context, or was destroyed: give one of "
+                       "lierne_group_create",
+                       context->rank);
+}
+
+bool lierne_group_has(const lierne_group *group, int rank) {
+    int i = 0;
+    while (i < group->n && group->ranks[i] != rank) {
+        i++;
+    }
+    return i < group->n;
+}
+
 static lierne_group *find(const lierne_context *context, const char *purpose, const int *ranks,
                           int n) {
     for (size_t i = 0; i < context->groups.count; i++) {

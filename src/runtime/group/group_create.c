@@ -110,6 +110,7 @@ static lierne_status take_spec(lierne_group_spec *spec, const lierne_context *co
 static lierne_status add_own(lierne_group **out, lierne_context *context,
                              const lierne_group_spec *spec, int64_t *uid) {
     const int *ranks = spec->ranks;
+    int64_t first = *uid + 1;
     for (int g = 0; g < spec->ngroups; g++) {
         int n = size_of(spec, g);
         ++*uid;
@@ -117,6 +118,7 @@ static lierne_status add_own(lierne_group **out, lierne_context *context,
             if (ranks[i] == context->rank) {
                 LIERNE_TRY(lierne_group_add(out, context, spec->purpose, ranks, n));
                 (*out)->uid = *uid;
+                (*out)->set = first;
                 (*out)->priority = spec->priority;
             }
         }
@@ -258,5 +260,11 @@ lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
 
 lierne_status lierne_group_destroy(lierne_group *group) {
     LIERNE_PUBLIC_CALL();
+    if (group && group->nplans > 0) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_BUSY,
+            "rank %d: %zu plans are in the group '%s' (uid %lld): destroy them first",
+            group->context->rank, group->nplans, group->purpose, (long long)group->uid);
+    }
     return group ? destroy_dependent(&group->dependent) : LIERNE_OK;
 }

@@ -186,13 +186,18 @@ typedef struct lierne_transport_all_gathers {
     lierne_status (*post)(void *batch, const lierne_posting *postings, size_t n);
 } lierne_transport_all_gathers;
 
-/* It needs a communicator per group. Both are collective over the members, which all call for their
- * groups in one order, wait for them at most timeout seconds, and are called without the control's
- * lock. Errors of both: TIMEOUT, PEER_FAILED, TRANSPORT (the context dies). */
+/* It has a state per group beside that of the context, with which the functions of the transport
+ * that take one work as well: messages of plans in the group. Both are collective over the members,
+ * which all call for their groups in one order, wait for them at most timeout seconds, and are
+ * called without the control's lock. Errors of both: TIMEOUT, PEER_FAILED, TRANSPORT (the context
+ * dies). */
 typedef struct lierne_transport_groups {
-    /* Writes what it made, which is not NULL. After an error that only some members got, it is as
-     * if the others had succeeded: they then call destroy alone. Other errors: any, after which the
-     * member takes part in further groups. */
+    /* create is collective over the context instead: called for each spec of a call, in their
+     * order, by all ranks; by those in none of the spec's groups with n 0 and rank -1. */
+    bool by_all;
+    /* Writes what it made; of a member not NULL. After an error that only some members got, it is
+     * as if the others had succeeded: they then call destroy alone. Other errors: any, after which
+     * the member takes part in further groups. */
     lierne_status (*create)(void *self, const lierne_transport_group *group, double timeout,
                             void **communicator);
     /* Frees the communicator in any case; with alone set, other members do not call, and it must
