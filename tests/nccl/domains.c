@@ -169,10 +169,12 @@ static void *aborts(void *argument) {
     fake_nccl_set_error(ncclRemoteError);
     meet_ranks();
     check(lierne_plan_forward(plan, out[rank], in[rank], &stream) == LIERNE_ERR_TRANSPORT, "error");
+    const lierne_carrier *nccl = &context->carriers[0];
+    nccl->transport->watched->abort(nccl->self); /* as the watchdog does */
+    check(count_calls().aborted - before.aborted == 2 * RANKS, "both are aborted");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     lierne_group_destroy(group);
     lierne_context_destroy(context);
-    check(count_calls().aborted - before.aborted == 2 * RANKS, "both are aborted");
     fake_nccl_set_error(ncclSuccess);
     return NULL;
 }
