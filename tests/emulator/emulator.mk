@@ -7,7 +7,7 @@ EMULATOR_OBJ := $(call emulated,$(filter-out %/addresses.c %/kernels.c,$(call fi
 EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/emulator/addresses.c)
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
-EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED)/tests/emulator/counts $(EMULATED_GPU) $(EMULATED_LAUNCHED)
+EMULATED_PROGRAMS := $(addprefix $(EMULATED)/tests/emulator/,known counts) $(EMULATED_GPU) $(EMULATED_LAUNCHED)
 
 $(EMULATOR): $(EMULATOR_OBJ) $(EMULATED)/tests/emulator/kernels.o
 	$(Q)$(CC) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $^ -ldl
