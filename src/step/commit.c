@@ -145,9 +145,9 @@ static lierne_status allocate(lierne_run *run, const lierne_schedule *schedule) 
 }
 
 /* Everything that can fail on this rank alone. */
-static lierne_status prepare(lierne_run *run, lierne_context *context,
-                             const lierne_schedule *schedule, const lierne_run_spec *given,
-                             bool *concurrent) {
+static lierne_status prepare_run(lierne_run *run, lierne_context *context,
+                                 const lierne_schedule *schedule, const lierne_run_spec *given,
+                                 bool *concurrent) {
     static const lierne_run_spec none = {.size = sizeof none};
     lierne_run_spec spec;
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given ? given : &none, "spec"));
@@ -187,7 +187,7 @@ static void hold_plans(const lierne_run *run, int by) {
     }
 }
 
-static void drop(lierne_run *run) {
+static void drop_run(lierne_run *run) {
     if (run) {
         lierne_run_thread_destroy(run);
         lierne_schedule_destroy(run->schedule);
@@ -231,12 +231,12 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
             status = status == LIERNE_OK ? destroyed : status;
         }
     }
-    drop(run);
+    drop_run(run);
     return status;
 }
 
-static lierne_status create(lierne_run **out, lierne_context *context,
-                            const lierne_schedule *schedule, const lierne_run_spec *spec) {
+static lierne_status create_run(lierne_run **out, lierne_context *context,
+                                const lierne_schedule *schedule, const lierne_run_spec *spec) {
     lierne_run *run = NULL;
     bool concurrent = false;
     LIERNE_TRY(lierne_context_alive(context));
@@ -244,14 +244,14 @@ static lierne_status create(lierne_run **out, lierne_context *context,
         out ? lierne_alloc(&run, 1, sizeof *run) : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     if (status == LIERNE_OK) {
         run->context = context;
-        status = prepare(run, context, schedule, spec, &concurrent);
+        status = prepare_run(run, context, schedule, spec, &concurrent);
     }
     int64_t call = lierne_context_begin_call(context, "committing", -1, -1);
     status = lierne_run_agree(run, context, status, concurrent);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
         return_groups(run);
-        drop(run);
+        drop_run(run);
         return status;
     }
     run->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
@@ -266,7 +266,7 @@ lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
                                 const lierne_schedule *schedule, const lierne_run_spec *spec) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
-    return context ? create(out, context, schedule, spec)
+    return context ? create_run(out, context, schedule, spec)
                    : LIERNE_FAIL(LIERNE_ERR_INVALID, "context is NULL");
 }
 

@@ -63,7 +63,7 @@ static void number_operations(lierne_event_part *parts, size_t n) {
     }
 }
 
-static lierne_status collect(lierne_events *e, const lierne_schedule *s) {
+static lierne_status collect_events(lierne_events *e, const lierne_schedule *s) {
     size_t first = e->parts.count;
     for (size_t i = 0; i < s->operations.count; i++) {
         const lierne_recorded_operation *o = &s->operations.at[i];
@@ -255,7 +255,7 @@ lierne_status lierne_events_collect(lierne_events *events, const lierne_schedule
                                     int n) {
     LIERNE_TRY(compare_identities(schedules, n));
     for (int i = 0; i < n; i++) {
-        LIERNE_TRY(collect(events, schedules[i]));
+        LIERNE_TRY(collect_events(events, schedules[i]));
     }
     if (events->parts.count > 0) {
         qsort(events->parts.at, events->parts.count, sizeof *events->parts.at, compare_parts);

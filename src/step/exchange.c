@@ -314,8 +314,8 @@ static void take_existing(lierne_run *run, const lierne_context *context) {
     }
 }
 
-static lierne_status agree(lierne_run *run, lierne_context *context, lierne_status status,
-                           bool concurrent, const lierne_control_messages *mine) {
+static lierne_status agree_on_run(lierne_run *run, lierne_context *context, lierne_status status,
+                                  bool concurrent, const lierne_control_messages *mine) {
     const lierne_field fields[] = {{.name = "lierne_run_create"},
                                    {.name = "concurrent", .value = concurrent},
                                    {.name = "external", .value = run && run->external}};
@@ -338,7 +338,7 @@ lierne_status lierne_run_agree(lierne_run *run, lierne_context *context, lierne_
         status = send_answer(&mine, context, &answer, status);
     }
     if (!fatal(status, context)) {
-        status = agree(run, context, status, concurrent, &mine);
+        status = agree_on_run(run, context, status, concurrent, &mine);
     }
     lierne_control_messages_destroy(&texts);
     lierne_control_messages_destroy(&mine);

@@ -224,8 +224,8 @@ static lierne_status name_cycle(graph *g, char *text, size_t size) {
     return LIERNE_OK;
 }
 
-static lierne_status check(bool *safe, char *text, size_t size, graph *g,
-                           const lierne_events *events, bool concurrent) {
+static lierne_status check_order(bool *safe, char *text, size_t size, graph *g,
+                                 const lierne_events *events, bool concurrent) {
     LIERNE_TRY(lierne_alloc(&g->first, (size_t)g->count + 2, sizeof *g->first));
     LIERNE_TRY(lierne_alloc(&g->waits, (size_t)g->count + 1, sizeof *g->waits));
     LIERNE_TRY(lierne_alloc(&g->queue, (size_t)g->count + 2, sizeof *g->queue));
@@ -239,7 +239,7 @@ static lierne_status check(bool *safe, char *text, size_t size, graph *g,
 lierne_status lierne_events_order(bool *safe, char *text, size_t size, const lierne_events *events,
                                   bool concurrent) {
     graph g = {.count = events->count};
-    lierne_status status = check(safe, text, size, &g, events, concurrent);
+    lierne_status status = check_order(safe, text, size, &g, events, concurrent);
     lierne_mem_free(g.edges.at);
     lierne_mem_free(g.first);
     lierne_mem_free(g.waits);

@@ -202,21 +202,21 @@ lierne_status lierne_schedule_add_group(int *index, lierne_schedule *schedule,
     return LIERNE_OK;
 }
 
-static lierne_status reject(const lierne_schedule *s, const char *what, long long value,
-                            const char *must) {
+static lierne_status reject_value(const lierne_schedule *s, const char *what, long long value,
+                                  const char *must) {
     return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: operation %zu: %s is %lld, must be %s",
                        s->rank, s->operations.count, what, value, must);
 }
 
 static lierne_status check_group_of(const lierne_schedule *s, const lierne_operation_spec *spec) {
     if (spec->kind < LIERNE_OPERATION_ALL_GATHER || spec->kind > LIERNE_OPERATION_LOCAL) {
-        return reject(s, "kind", (long long)spec->kind, "a lierne_operation_kind");
+        return reject_value(s, "kind", (long long)spec->kind, "a lierne_operation_kind");
     }
     if (spec->group == -1 && spec->kind == LIERNE_OPERATION_LOCAL) {
         return LIERNE_OK;
     }
     if (spec->group < 0 || spec->group >= (int)s->groups.count) {
-        return reject(s, "group", spec->group, "the index of a group of the schedule");
+        return reject_value(s, "group", spec->group, "the index of a group of the schedule");
     }
     const lierne_recorded_group *g = &s->groups.at[spec->group];
     if (!lierne_recorded_group_has(g, s->rank)) {
@@ -232,25 +232,26 @@ static lierne_status check_ends(const lierne_schedule *s, const lierne_operation
     bool broadcast = spec->kind == LIERNE_OPERATION_BROADCAST;
     if (message && (spec->peer == s->rank ||
                     !lierne_recorded_group_has(&s->groups.at[spec->group], spec->peer))) {
-        return reject(s, "peer", spec->peer, "another rank of the group");
+        return reject_value(s, "peer", spec->peer, "another rank of the group");
     }
     if (broadcast && !lierne_recorded_group_has(&s->groups.at[spec->group], spec->root)) {
-        return reject(s, "root", spec->root, "a rank of the group");
+        return reject_value(s, "root", spec->root, "a rank of the group");
     }
     if (!message && spec->peer != 0) {
-        return reject(s, "peer", spec->peer, "0: it is no send or receive");
+        return reject_value(s, "peer", spec->peer, "0: it is no send or receive");
     }
-    return broadcast || spec->root == 0 ? LIERNE_OK
-                                        : reject(s, "root", spec->root, "0: it is no broadcast");
+    return broadcast || spec->root == 0
+               ? LIERNE_OK
+               : reject_value(s, "root", spec->root, "0: it is no broadcast");
 }
 
 static lierne_status check_after(const lierne_schedule *s, const lierne_operation_spec *spec) {
     if (spec->nafter < 0 || (spec->nafter > 0 && !spec->after)) {
-        return reject(s, "nafter", spec->nafter, "the number of entries of after");
+        return reject_value(s, "nafter", spec->nafter, "the number of entries of after");
     }
     for (int i = 0; i < spec->nafter; i++) {
         if (spec->after[i] < 0 || spec->after[i] >= (int)s->operations.count) {
-            return reject(s, "an entry of after", spec->after[i], "an earlier operation");
+            return reject_value(s, "an entry of after", spec->after[i], "an earlier operation");
         }
     }
     return LIERNE_OK;
@@ -287,15 +288,17 @@ static lierne_status check_operation(const lierne_schedule *s, lierne_operation_
     LIERNE_TRY(check_ends(s, spec));
     LIERNE_TRY(check_after(s, spec));
     if (!has_dtype(spec)) {
-        return reject(s, "dtype", (long long)spec->dtype,
-                      "one of lierne_dtype, and not LIERNE_DTYPE_NONE where count is above 0");
+        return reject_value(
+            s, "dtype", (long long)spec->dtype,
+            "one of lierne_dtype, and not LIERNE_DTYPE_NONE where count is above 0");
     }
     if (spec->count < 0) {
-        return reject(s, "count", (long long)spec->count, "at least 0");
+        return reject_value(s, "count", (long long)spec->count, "at least 0");
     }
     if (spec->direction != LIERNE_DIRECTION_FORWARD &&
         spec->direction != LIERNE_DIRECTION_ADJOINT) {
-        return reject(s, "direction", (long long)spec->direction, "0 (forward) or 1 (adjoint)");
+        return reject_value(s, "direction", (long long)spec->direction,
+                            "0 (forward) or 1 (adjoint)");
     }
     if (spec->name && strlen(spec->name) > LIERNE_MAX_OPERATION_NAME) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,

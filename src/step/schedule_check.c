@@ -39,8 +39,9 @@ static void count_groups(lierne_schedule_order *order, const lierne_events *even
     }
 }
 
-static lierne_status check(lierne_schedule_order *order, char *cycle, size_t size,
-                           lierne_events *events, const lierne_schedule *const *schedules, int n) {
+static lierne_status check_schedules(lierne_schedule_order *order, char *cycle, size_t size,
+                                     lierne_events *events, const lierne_schedule *const *schedules,
+                                     int n) {
     bool serialised = false, concurrent = false;
     LIERNE_TRY(lierne_events_collect(events, schedules, n));
     count_groups(order, events);
@@ -58,7 +59,7 @@ lierne_status lierne_schedule_check(lierne_schedule_order *order, char *cycle, s
     lierne_schedule_order found = {.size = sizeof found};
     char text[CYCLE_TEXT] = "";
     LIERNE_TRY(check_arguments(order, cycle, size, schedules, n));
-    lierne_status status = check(&found, text, sizeof text, &events, schedules, n);
+    lierne_status status = check_schedules(&found, text, sizeof text, &events, schedules, n);
     lierne_events_clear(&events);
     if (size > 0) {
         snprintf(cycle, size, "%s", text);

@@ -15,8 +15,8 @@ typedef struct member {
 
 #define MAX_MEMBERS 12
 
-static lierne_status reject(const lierne_json_node *node, const char *what, const char *name,
-                            const char *must) {
+static lierne_status reject_node(const lierne_json_node *node, const char *what, const char *name,
+                                 const char *must) {
     return LIERNE_FAIL(LIERNE_ERR_INVALID, "%d:%d: %s '%s' %s", node->place.line,
                        node->place.column, what, name, must);
 }
@@ -26,8 +26,8 @@ static lierne_status read_object(const lierne_json *doc, const lierne_json_node 
                                  const member *members, int n, const lierne_json_node **found) {
     memset(found, 0, (size_t)n * sizeof *found);
     if (object->type != LIERNE_JSON_OBJECT) {
-        return reject(object, "the value", lierne_json_type_name(object->type),
-                      "must be an object");
+        return reject_node(object, "the value", lierne_json_type_name(object->type),
+                           "must be an object");
     }
     for (const lierne_json_node *m = lierne_json_first(object); m; m = lierne_json_next(doc, m)) {
         int i = 0;
@@ -35,16 +35,16 @@ static lierne_status read_object(const lierne_json *doc, const lierne_json_node 
             i++;
         }
         if (i == n) {
-            return reject(m, "member", lierne_json_key(m), "is not known");
+            return reject_node(m, "member", lierne_json_key(m), "is not known");
         }
         if (!((int)m->type & members[i].types) || (m->type == LIERNE_JSON_NUMBER && !m->integer)) {
-            return reject(m, "member", lierne_json_key(m), "has another type than it must");
+            return reject_node(m, "member", lierne_json_key(m), "has another type than it must");
         }
         found[i] = m;
     }
     for (int i = 0; i < n; i++) {
         if (members[i].required && !found[i]) {
-            return reject(object, "member", members[i].name, "is missing");
+            return reject_node(object, "member", members[i].name, "is missing");
         }
     }
     return LIERNE_OK;
@@ -54,8 +54,8 @@ static lierne_status read_int(int *out, const lierne_json_node *node, int fallba
     *out = fallback;
     if (node && (node->type != LIERNE_JSON_NUMBER || !node->integer || node->value < INT_MIN ||
                  node->value > INT_MAX)) {
-        return reject(node, "the value", lierne_json_type_name(node->type),
-                      "must be an integer of 32 bits");
+        return reject_node(node, "the value", lierne_json_type_name(node->type),
+                           "must be an integer of 32 bits");
     }
     *out = node ? (int)node->value : fallback;
     return LIERNE_OK;
@@ -82,7 +82,7 @@ static lierne_status read_priority(lierne_priority *out, const lierne_json_node 
     *out = strcmp(text, "high") == 0 ? LIERNE_PRIORITY_HIGH : LIERNE_PRIORITY_NORMAL;
     return *out == LIERNE_PRIORITY_HIGH || strcmp(text, "normal") == 0
                ? LIERNE_OK
-               : reject(node, "priority", text, "must be normal or high");
+               : reject_node(node, "priority", text, "must be normal or high");
 }
 
 /* A group that a pass made becomes one again: its uid is that of its source. */
@@ -140,7 +140,7 @@ static lierne_status read_kind(lierne_operation_kind *out, const lierne_json_nod
             return LIERNE_OK;
         }
     }
-    return reject(node, "kind", text, "is not known");
+    return reject_node(node, "kind", text, "is not known");
 }
 
 static lierne_status find_group(int *out, const lierne_schedule *s, const lierne_json_node *node) {
@@ -150,9 +150,9 @@ static lierne_status find_group(int *out, const lierne_schedule *s, const lierne
             *out = i;
         }
     }
-    return *out >= 0 || !node
-               ? LIERNE_OK
-               : reject(node, "group", lierne_json_string(node), "is no group of the schedule");
+    return *out >= 0 || !node ? LIERNE_OK
+                              : reject_node(node, "group", lierne_json_string(node),
+                                            "is no group of the schedule");
 }
 
 static lierne_status fill_operation(lierne_operation_spec *spec, int *number,

@@ -47,7 +47,7 @@ static void record(const lierne_run *run, int i, lierne_record_kind kind) {
                                                                  .bytes = uid});
 }
 
-static void complete(lierne_run *run, int queue, int i) {
+static void complete_operation(lierne_run *run, int queue, int i) {
     run->operations[i].ended = lierne_recorder_nanoseconds();
     record(run, i, LIERNE_RECORD_OPERATED);
     run->operations[i].request = NULL;
@@ -59,7 +59,7 @@ static lierne_status post(lierne_run *run, int queue, int i) {
     const lierne_recorded_operation *o = recorded(run, i);
     run->operations[i].resumed = lierne_recorder_nanoseconds();
     if (o->kind == LIERNE_OPERATION_LOCAL) {
-        complete(run, queue, i);
+        complete_operation(run, queue, i);
         return LIERNE_OK;
     }
     lierne_request **request = &run->operations[i].request;
@@ -74,7 +74,7 @@ static lierne_status poll(lierne_run *run, int queue, int i, bool *moved) {
     if (done) {
         lierne_request *request = run->operations[i].request;
         *moved = true;
-        complete(run, queue, i);
+        complete_operation(run, queue, i);
         return lierne_request_end(request);
     }
     return LIERNE_OK;
@@ -220,7 +220,7 @@ static void reset(lierne_run *run, void *const *out, const void *const *in) {
     }
 }
 
-static lierne_status begin(lierne_run *run, void *const *out, const void *const *in) {
+static lierne_status begin_run(lierne_run *run, void *const *out, const void *const *in) {
     bool moved;
     LIERNE_TRY(lierne_context_alive(run->context));
     if (run->external) {
@@ -248,7 +248,7 @@ lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *co
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "run is NULL");
     }
     lierne_guard_enter(lierne_run_guard(run));
-    lierne_status status = begin(run, out, in);
+    lierne_status status = begin_run(run, out, in);
     lierne_guard_leave(lierne_run_guard(run));
     return status;
 }
@@ -330,7 +330,7 @@ static void wait(lierne_run *run) {
     }
 }
 
-static lierne_status end(lierne_run *run) {
+static lierne_status end_run(lierne_run *run) {
     LIERNE_TRY(check_running(run));
     wait(run);
     end_requests(run);
@@ -342,7 +342,7 @@ static lierne_status end(lierne_run *run) {
 lierne_status lierne_run_end(lierne_run *run) {
     LIERNE_PUBLIC_CALL();
     lierne_guard_enter(lierne_run_guard(run));
-    lierne_status status = end(run);
+    lierne_status status = end_run(run);
     lierne_guard_leave(lierne_run_guard(run));
     return status == LIERNE_OK ? lierne_run_append_trace(run) : status;
 }

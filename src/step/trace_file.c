@@ -23,7 +23,7 @@ static lierne_status fail(const char *path, const char *what) {
                        strerror(errno));
 }
 
-static lierne_status append(const char *path, const char *text, int flags) {
+static lierne_status append_file(const char *path, const char *text, int flags) {
     size_t length = strlen(text);
     int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
     if (file < 0) {
@@ -39,7 +39,7 @@ static lierne_status append(const char *path, const char *text, int flags) {
 #define BEGIN                                                                                      \
     "[\n{\"name\":\"job_begin\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"calendar_ns\":\""
 
-static lierne_status begin(const char *path, int rank, int64_t created) {
+static lierne_status begin_file(const char *path, int rank, int64_t created) {
     char own[4096], text[160];
     if (access(path, F_OK) == 0) {
         return LIERNE_OK;
@@ -50,7 +50,7 @@ static lierne_status begin(const char *path, int rank, int64_t created) {
         return fail(path, "opened");
     }
     snprintf(text, sizeof text, BEGIN "%lld\"}},\n", (long long)created);
-    LIERNE_TRY(append(own, text, O_CREAT | O_TRUNC));
+    LIERNE_TRY(append_file(own, text, O_CREAT | O_TRUNC));
     bool taken = link(own, path) == 0 || errno == EEXIST;
     lierne_status status = taken ? LIERNE_OK : fail(path, "created");
     unlink(own);
@@ -83,12 +83,12 @@ lierne_status lierne_run_append_trace(const lierne_run *run) {
     if (!path || !*path) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(begin(path, run->schedule->rank, created));
+    LIERNE_TRY(begin_file(path, run->schedule->rank, created));
     LIERNE_TRY(read_begin(&created, path));
     lierne_run_write_trace(&lines, run, created);
     lierne_text_add(&lines, ",\n");
     LIERNE_TRY(lierne_text_take(&lines, &text));
-    lierne_status status = append(path, text, 0);
+    lierne_status status = append_file(path, text, 0);
     lierne_mem_free(text);
     return status;
 }

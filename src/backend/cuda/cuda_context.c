@@ -10,20 +10,20 @@
 
 /* The current device, and a stream of lierne's own on it: one that waits for none of the caller's,
  * as the default streams of CUDA do for each other. */
-static lierne_status start(int *device, void **stream) {
+static lierne_status start_device(int *device, void **stream) {
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(device), "cudaGetDevice"));
     return lierne_cuda_stream_create(stream, *device);
 }
 
 /* Everything that can fail on this rank alone. */
-static lierne_status prepare(const lierne_context *context, int *device, void **stream) {
+static lierne_status prepare_device(const lierne_context *context, int *device, void **stream) {
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %zu plans of the context are alive, must be 0: choose the "
                            "memory before the first plan",
                            context->rank, context->nplans);
     }
-    lierne_status status = start(device, stream);
+    lierne_status status = start_device(device, stream);
     return status == LIERNE_OK
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "rank %d: no CUDA device can be used: %s",
@@ -45,7 +45,7 @@ static lierne_status open_windows(lierne_context *context) {
 }
 
 /* What a call that fails, or one that is not the first, has made. */
-static void drop(lierne_context *context, void *stream) {
+static void drop_stream(lierne_context *context, void *stream) {
     if (stream) {
         lierne_cuda_stream_destroy(stream);
     }
@@ -64,7 +64,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     LIERNE_TRY(lierne_context_alive(context));
     int device = 0;
     void *stream = NULL;
-    lierne_status status = prepare(context, &device, &stream);
+    lierne_status status = prepare_device(context, &device, &stream);
     status = status == LIERNE_OK ? start_watchdog(context, device) : status;
     status = lierne_context_agree_all(context, status, fields, 1, NULL);
     bool again = context->own_stream != NULL;
@@ -72,7 +72,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
         status = open_windows(context);
     }
     if (status != LIERNE_OK || again) {
-        drop(context, stream);
+        drop_stream(context, stream);
         return status;
     }
     context->own_stream = stream;

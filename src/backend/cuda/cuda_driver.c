@@ -8,11 +8,11 @@
 #define VERSION 11030 /* has all of them */
 
 #if CUDART_VERSION < 12000 /* its errors say all */
-static cudaError_t find(const char *name, void **function) {
+static cudaError_t find_function(const char *name, void **function) {
     return cudaGetDriverEntryPoint(name, function, cudaEnableDefault);
 }
 #else
-static cudaError_t find(const char *name, void **function) {
+static cudaError_t find_function(const char *name, void **function) {
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
     cudaError_t error =
@@ -26,7 +26,7 @@ static cudaError_t find(const char *name, void **function) {
 #endif
 
 static lierne_status load_one(const char *name, void **function) {
-    cudaError_t error = find(name, function);
+    cudaError_t error = find_function(name, function);
     if (error == cudaSuccess && *function) {
         return LIERNE_OK;
     }

@@ -62,25 +62,25 @@ static lierne_status refused(cudaError_t error, const char *call) {
 }
 
 /* Loads the kernel of the current device, which would otherwise happen in a call. */
-static lierne_status start(void *memory, size_t bytes) {
+static lierne_status start_memory(void *memory, size_t bytes) {
     struct cudaFuncAttributes attributes;
     LIERNE_TRY(refused(cudaFuncGetAttributes(&attributes, lierne_step_kernel),
                        "loading the kernel of flags"));
     return clear(memory, bytes);
 }
 
-static lierne_status prepare(void *memory, words *w, size_t bytes) {
-    LIERNE_TRY(start(memory, bytes));
+static lierne_status prepare_words(void *memory, words *w, size_t bytes) {
+    LIERNE_TRY(start_memory(memory, bytes));
     LIERNE_TRY(refused(cudaIpcGetMemHandle(&w->handle, memory), "cudaIpcGetMemHandle"));
     w->process = own_process();
     w->address = (int64_t)(intptr_t)memory;
     return LIERNE_OK;
 }
 
-static lierne_status alloc(void **out, lierne_ipc_handle *handle, size_t bytes) {
+static lierne_status alloc_window(void **out, lierne_ipc_handle *handle, size_t bytes) {
     words w = {.process = 0};
     LIERNE_TRY(lierne_cuda_memory.alloc(out, bytes));
-    lierne_status status = prepare(*out, &w, bytes);
+    lierne_status status = prepare_words(*out, &w, bytes);
     if (status != LIERNE_OK) {
         cudaFree(*out);
         return status;
@@ -91,7 +91,7 @@ static lierne_status alloc(void **out, lierne_ipc_handle *handle, size_t bytes) 
 
 /* What a peer has mapped must not be freed before it has unmapped it: then it stays until the
  * process ends. */
-static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
+static void free_window(void *memory, const lierne_ipc_handle *handle, bool quiet) {
     (void)handle;
     if (quiet) {
         cudaFree(memory);
@@ -158,7 +158,7 @@ static lierne_status alloc_shared(void **out, lierne_ipc_handle *handle, size_t 
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
     LIERNE_TRY(lierne_cuda_vmm_alloc(out, &share, bytes, device));
     memcpy(handle, &share, sizeof share);
-    lierne_status status = start(*out, bytes);
+    lierne_status status = start_memory(*out, bytes);
     if (status != LIERNE_OK) {
         free_shared(*out, handle, true);
     }
@@ -195,7 +195,8 @@ static void free_words(lierne_ipc_words *w) {
     lierne_cuda_memory.free_host(w);
 }
 
-static lierne_status copy(void *to, const void *from, size_t bytes, void *stream, int device) {
+static lierne_status copy_window(void *to, const void *from, size_t bytes, void *stream,
+                                 int device) {
     int previous;
     LIERNE_TRY(lierne_cuda_enter(device, &previous));
     cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
@@ -203,7 +204,7 @@ static lierne_status copy(void *to, const void *from, size_t bytes, void *stream
     return lierne_cuda_check(error, "cudaMemcpyAsync");
 }
 
-static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
+static lierne_status run_step(const lierne_ipc_step *step, void *stream, int device) {
     int previous;
     LIERNE_TRY(lierne_cuda_enter(device, &previous));
     void *arguments[] = {(void *)step};
@@ -215,7 +216,7 @@ static lierne_status run(const lierne_ipc_step *step, void *stream, int device) 
 
 #define ON_STREAMS                                                                                 \
     .granule = BLOCK, .write = transfer, .read = transfer, .alloc_words = alloc_words,             \
-    .free_words = free_words, .copy = copy, .run = run
+    .free_words = free_words, .copy = copy_window, .run = run_step
 const lierne_ipc_driver lierne_cuda_vmm_driver = {.shares = "descriptors",
                                                   ON_STREAMS,
                                                   .alloc = alloc_shared,
@@ -224,7 +225,7 @@ const lierne_ipc_driver lierne_cuda_vmm_driver = {.shares = "descriptors",
                                                   .close = close_shared};
 const lierne_ipc_driver lierne_cuda_ipc_driver = {.shares = "handles of CUDA IPC",
                                                   ON_STREAMS,
-                                                  .alloc = alloc,
-                                                  .free = release,
+                                                  .alloc = alloc_window,
+                                                  .free = free_window,
                                                   .open = open_chunk,
                                                   .close = close_chunk};

@@ -25,13 +25,13 @@ lierne_status lierne_cuda_check(cudaError_t error, const char *call) {
                        "%s: %s (%s)", call, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-static lierne_status alloc(void **out, size_t bytes) {
+static lierne_status alloc_device(void **out, size_t bytes) {
     *out = NULL;
     return lierne_cuda_check(cudaMalloc(out, bytes ? bytes : 1), "cudaMalloc");
 }
 
 /* Waits for what the device still does with it. */
-static void release(void *memory) {
+static void free_device(void *memory) {
     cudaFree(memory);
 }
 
@@ -89,7 +89,7 @@ static const char *what_is(const struct cudaPointerAttributes *a) {
 }
 
 /* The device's own address of a buffer, NULL where it cannot access it, tells all cases. */
-static lierne_status check(const void *buffer, size_t align, int device, const char *name) {
+static lierne_status check_buffer(const void *buffer, size_t align, int device, const char *name) {
     struct cudaPointerAttributes attributes;
     int previous;
     LIERNE_TRY(lierne_cuda_enter(device, &previous));
@@ -111,7 +111,7 @@ static lierne_status check(const void *buffer, size_t align, int device, const c
 }
 
 /* Space for a program; no call reads the last one any more. */
-static lierne_status reserve(device_program *d, size_t bytes) {
+static lierne_status reserve_program(device_program *d, size_t bytes) {
     if (bytes <= d->capacity) {
         return LIERNE_OK;
     }
@@ -119,7 +119,7 @@ static lierne_status reserve(device_program *d, size_t bytes) {
     d->memory = NULL;
     d->capacity = 0;
     void *memory = NULL;
-    LIERNE_TRY(alloc(&memory, bytes));
+    LIERNE_TRY(alloc_device(&memory, bytes));
     d->memory = memory;
     d->capacity = bytes;
     return LIERNE_OK;
@@ -145,7 +145,7 @@ static lierne_status upload_program(const lierne_program *p, const device_progra
     return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-static lierne_status prepare(lierne_program *p) {
+static lierne_status prepare_program(lierne_program *p) {
     device_program *d = p->device;
     size_t tasks = p->tasks.count * sizeof *p->tasks.at;
     size_t blocks = p->blocks.count * sizeof *p->blocks.at;
@@ -155,7 +155,7 @@ static lierne_status prepare(lierne_program *p) {
         LIERNE_TRY(lierne_alloc(&d, 1, sizeof *d));
         p->device = d;
     }
-    LIERNE_TRY(reserve(d, tasks + blocks + lists + 1));
+    LIERNE_TRY(reserve_program(d, tasks + blocks + lists + 1));
     d->table = (lierne_task_table){(const lierne_task *)(const void *)d->memory,
                                    (const lierne_task_block *)(const void *)(d->memory + tasks),
                                    (const int64_t *)(const void *)(d->memory + tasks + blocks)};
@@ -210,12 +210,12 @@ static lierne_status launch(const lierne_program *p, size_t number, const lierne
  * block by block. */
 const lierne_memory lierne_cuda_memory = {
     .name = "cuda",
-    .alloc = alloc,
-    .free = release,
+    .alloc = alloc_device,
+    .free = free_device,
     .alloc_host = alloc_host,
     .free_host = release_host,
-    .check = check,
-    .prepare = prepare,
+    .check = check_buffer,
+    .prepare = prepare_program,
     .discard = discard,
     .launch = launch,
 };

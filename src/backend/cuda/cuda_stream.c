@@ -40,7 +40,7 @@ static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatu
     return error;
 }
 
-static lierne_status check(const void *stream, int device, bool *captures) {
+static lierne_status check_stream(const void *stream, int device, bool *captures) {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long capture;
     int previous;
@@ -142,7 +142,7 @@ static lierne_status wait_for_last(cudaStream_t stream, const event *f) {
                                   : wait_for(stream, f->event, cudaEventWaitExternal);
 }
 
-static lierne_status begin(void *stream, void *self) {
+static lierne_status begin_capture(void *stream, void *self) {
     event *f = self;
     LIERNE_TRY(lierne_cuda_enter(f->device, &f->previous));
     lierne_status status = wait_for_last(stream, f);
@@ -206,10 +206,10 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .name = "cuda",
     .required = true,
     .detached = true,
-    .check = check,
+    .check = check_stream,
     .fence_create = fence_create,
     .fence_destroy = event_destroy,
-    .begin = begin,
+    .begin = begin_capture,
     .finish = finish,
     .event_create = event_create,
     .event_destroy = event_destroy,

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static lierne_status check(CUresult result, const char *call) {
+static lierne_status check_result(CUresult result, const char *call) {
     return result == CUDA_SUCCESS
                ? LIERNE_OK
                : LIERNE_FAIL(result == CUDA_ERROR_OUT_OF_MEMORY ? LIERNE_ERR_NO_MEMORY
@@ -24,7 +24,8 @@ static lierne_status check(CUresult result, const char *call) {
 static lierne_status require(const lierne_cuda_driver *cu, CUdevice_attribute attribute, int device,
                              const char *what) {
     int has = 0;
-    LIERNE_TRY(check(cu->cuDeviceGetAttribute(&has, attribute, device), "cuDeviceGetAttribute"));
+    LIERNE_TRY(
+        check_result(cu->cuDeviceGetAttribute(&has, attribute, device), "cuDeviceGetAttribute"));
     return has ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "device %d has no %s", device, what);
 }
@@ -47,9 +48,9 @@ static lierne_status check_device(const lierne_cuda_driver *cu, size_t bytes, in
                        "virtual memory management"));
     LIERNE_TRY(require(cu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device,
                        "memory that is shared by descriptors"));
-    LIERNE_TRY(check(cu->cuMemGetAllocationGranularity(&granularity, &properties,
-                                                       CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                     "cuMemGetAllocationGranularity"));
+    LIERNE_TRY(check_result(cu->cuMemGetAllocationGranularity(&granularity, &properties,
+                                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                            "cuMemGetAllocationGranularity"));
     return granularity > 0 && bytes % granularity == 0
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
@@ -63,12 +64,12 @@ static lierne_status allow(const lierne_cuda_driver *cu, CUdeviceptr at, size_t 
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return check(cu->cuMemSetAccess(at, bytes, &access, 1), "cuMemSetAccess");
+    return check_result(cu->cuMemSetAccess(at, bytes, &access, 1), "cuMemSetAccess");
 }
 
 static lierne_status map_at(const lierne_cuda_driver *cu, CUdeviceptr at,
                             CUmemGenericAllocationHandle handle, size_t bytes, int device) {
-    LIERNE_TRY(check(cu->cuMemMap(at, bytes, 0, handle, 0), "cuMemMap"));
+    LIERNE_TRY(check_result(cu->cuMemMap(at, bytes, 0, handle, 0), "cuMemMap"));
     lierne_status status = allow(cu, at, bytes, device);
     if (status != LIERNE_OK) {
         cu->cuMemUnmap(at, bytes);
@@ -79,7 +80,7 @@ static lierne_status map_at(const lierne_cuda_driver *cu, CUdeviceptr at,
 static lierne_status map(const lierne_cuda_driver *cu, void **out,
                          CUmemGenericAllocationHandle handle, size_t bytes, int device) {
     CUdeviceptr at = 0;
-    LIERNE_TRY(check(cu->cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve"));
+    LIERNE_TRY(check_result(cu->cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve"));
     lierne_status status = map_at(cu, at, handle, bytes, device);
     if (status != LIERNE_OK) {
         cu->cuMemAddressFree(at, bytes);
@@ -101,7 +102,8 @@ static lierne_status export_and_map(const lierne_cuda_driver *cu, void **out,
                                     lierne_cuda_share *share, CUmemGenericAllocationHandle handle,
                                     int device) {
     int descriptor = -1;
-    LIERNE_TRY(check(cu->cuMemExportToShareableHandle(&descriptor, handle,
+    LIERNE_TRY(
+        check_result(cu->cuMemExportToShareableHandle(&descriptor, handle,
                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                      "cuMemExportToShareableHandle"));
     lierne_status status = map(cu, out, handle, (size_t)share->bytes, device);
@@ -132,7 +134,7 @@ lierne_status lierne_cuda_vmm_alloc(void **out, lierne_cuda_share *share, size_t
     describe(share);
     LIERNE_TRY(lierne_cuda_driver_load(&cu));
     LIERNE_TRY(check_device(&cu, bytes, device));
-    LIERNE_TRY(check(cu.cuMemCreate(&handle, bytes, &properties, 0), "cuMemCreate"));
+    LIERNE_TRY(check_result(cu.cuMemCreate(&handle, bytes, &properties, 0), "cuMemCreate"));
     lierne_status status = export_and_map(&cu, out, share, handle, device);
     cu.cuMemRelease(handle);
     return status;
@@ -186,7 +188,8 @@ static lierne_status fetch(int *descriptor, const lierne_cuda_share *share) {
 static lierne_status import_and_map(const lierne_cuda_driver *cu, void **out, int descriptor,
                                     size_t bytes, int device) {
     CUmemGenericAllocationHandle handle;
-    LIERNE_TRY(check(cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)descriptor,
+    LIERNE_TRY(
+        check_result(cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)descriptor,
                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                      "cuMemImportFromShareableHandle"));
     lierne_status status = map(cu, out, handle, bytes, device);

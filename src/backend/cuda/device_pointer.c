@@ -22,7 +22,7 @@ static void *find_query(void) {
     return query;
 }
 
-static lierne_status reject(void *driver, const void *buffer, const char *name) {
+static lierne_status reject_buffer(void *driver, const void *buffer, const char *name) {
     query_function *query;
     *(void **)&query = driver;
     unsigned type = 0, managed = 0;
@@ -37,4 +37,5 @@ static lierne_status reject(void *driver, const void *buffer, const char *name) 
                        name, buffer);
 }
 
-const lierne_device_memory lierne_cuda_pointers = {.find_driver = find_query, .reject = reject};
+const lierne_device_memory lierne_cuda_pointers = {.find_driver = find_query,
+                                                   .reject = reject_buffer};

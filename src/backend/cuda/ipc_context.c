@@ -27,8 +27,9 @@ static offer own_offer(const lierne_context *context, const lierne_ipc *ipc) {
 }
 
 /* Sends own to every neighbour; list has space for all members. */
-static lierne_status exchange(lierne_context *context, offer *own, lierne_control_message *list,
-                              lierne_control_messages *received) {
+static lierne_status exchange_offers(lierne_context *context, offer *own,
+                                     lierne_control_message *list,
+                                     lierne_control_messages *received) {
     size_t n = 0;
     for (int r = 0; r < context->members.count; r++) {
         if (is_neighbour(context, r)) {
@@ -66,7 +67,7 @@ typedef struct lists {
     int *watches;
 } lists;
 
-static lierne_status reserve(lists *l, size_t n) {
+static lierne_status reserve_lists(lists *l, size_t n) {
     LIERNE_TRY(lierne_alloc(&l->messages, n, sizeof *l->messages));
     LIERNE_TRY(lierne_alloc(&l->infos, n, sizeof *l->infos));
     LIERNE_TRY(lierne_alloc(&l->watches, n, sizeof *l->watches));
@@ -86,7 +87,7 @@ static lierne_status meet(lierne_context *context, lierne_ipc *ipc, lists *l) {
     lierne_control_messages received = {0};
     offer own = own_offer(context, ipc);
     l->infos[context->index] = own.info;
-    LIERNE_TRY(exchange(context, &own, l->messages, &received));
+    LIERNE_TRY(exchange_offers(context, &own, l->messages, &received));
     lierne_status status = map_peers(context, ipc, &received, l->infos, l->watches);
     lierne_control_messages_destroy(&received);
     return status;
@@ -123,7 +124,7 @@ static lierne_status open_windows(lierne_context *context, const lierne_ipc_driv
     const lierne_field fields[1] = {{.name = "ipc"}};
     lierne_ipc *ipc = NULL;
     lists l = {0};
-    lierne_status mine = reserve(&l, (size_t)context->members.count);
+    lierne_status mine = reserve_lists(&l, (size_t)context->members.count);
     if (mine == LIERNE_OK) {
         mine = lierne_ipc_create(&ipc, driver, context->device, context->timeout, &context->members,
                                  context->index);

@@ -166,7 +166,7 @@ static lierne_status run_flags(const batch *b, int match, const lierne_posting *
     return step.n ? ipc->driver->run(&step, b->stream, ipc->device) : LIERNE_OK;
 }
 
-static lierne_status copy(const batch *b, int match, const lierne_posting *p) {
+static lierne_status copy_message(const batch *b, int match, const lierne_posting *p) {
     lierne_ipc *ipc = b->ipc;
     if (p->bytes == 0) {
         return LIERNE_OK;
@@ -188,7 +188,7 @@ static lierne_status post_few(const batch *b, int match, const lierne_posting *p
     which awaited = receives ? ALL : COPIED, set = receives ? COPIED : ALL;
     LIERNE_TRY(run_flags(b, match, postings, n, awaited, true, receives ? full : 0));
     for (size_t i = 0; i < n; i++) {
-        LIERNE_TRY(copy(b, match, &postings[i]));
+        LIERNE_TRY(copy_message(b, match, &postings[i]));
     }
     return run_flags(b, match, postings, n, set, false, receives ? 0 : full);
 }
@@ -256,7 +256,7 @@ static lierne_status poll_posted(void *self, size_t *done, size_t *ndone) {
     return LIERNE_OK;
 }
 
-static lierne_status check(void *self) {
+static lierne_status check_ipc(void *self) {
     LIERNE_TRY(lierne_ipc_check(self));
     return lierne_ipc_check_peers(self);
 }
@@ -281,7 +281,7 @@ static void close_state(void *self) {
     lierne_ipc_destroy(self);
 }
 
-static void print(const void *self, char *text, size_t size) {
+static void print_ipc(const void *self, char *text, size_t size) {
     const lierne_ipc *ipc = self;
     int peers = 0;
     for (int r = 0; r < ipc->world; r++) {
@@ -297,7 +297,7 @@ static const lierne_transport_windows windows = {.at = window_at,
                                                  .before_packing = before_packing,
                                                  .after_unpacking = after_unpacking};
 static const lierne_transport_streams streams = {.set = set_stream, .met = met_none};
-static const lierne_transport_watched watched = {.check = check,
+static const lierne_transport_watched watched = {.check = check_ipc,
                                                  .abort = end_steps,
                                                  .ended_by = ended_by};
 
@@ -306,7 +306,7 @@ const lierne_transport lierne_ipc_transport = {
     .ordered = true,
     .close = close_state,
     .leave = leave,
-    .print = print,
+    .print = print_ipc,
     .reaches = reaches,
     .batch_create = batch_create,
     .withdraw = withdraw,

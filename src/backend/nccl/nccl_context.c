@@ -70,8 +70,8 @@ static lierne_status get_id(const lierne_nccl *n, ncclUniqueId *id) {
 }
 
 /* Everything that can fail on this rank alone. id: of the communicator to make, on one rank. */
-static lierne_status prepare(lierne_nccl **out, const lierne_context *context, ncclComm_t comm,
-                             ncclUniqueId *id) {
+static lierne_status prepare_nccl(lierne_nccl **out, const lierne_context *context, ncclComm_t comm,
+                                  ncclUniqueId *id) {
     lierne_nccl *n;
     LIERNE_TRY(check_context(context));
     LIERNE_TRY(lierne_alloc(&n, 1, sizeof *n));
@@ -153,7 +153,7 @@ lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "context is NULL");
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = prepare(&n, context, comm, &id);
+    lierne_status status = prepare_nccl(&n, context, comm, &id);
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK && !comm) {
         status = make_comm(context, n, &id, fields);

@@ -21,7 +21,7 @@ typedef struct gatherer {
     size_t bytes;
 } gatherer;
 
-static lierne_status reserve(gatherer *g, size_t bytes) {
+static lierne_status reserve_gatherer(gatherer *g, size_t bytes) {
     void *memory;
     if (bytes <= g->capacity) {
         return LIERNE_OK;
@@ -35,9 +35,9 @@ static lierne_status reserve(gatherer *g, size_t bytes) {
     return LIERNE_OK;
 }
 
-static int gather(void **request, const void *mine, void *all, size_t bytes, void *user) {
+static int gather_ids(void **request, const void *mine, void *all, size_t bytes, void *user) {
     gatherer *g = user;
-    LIERNE_TRY(reserve(g, bytes * ((size_t)g->nccl.world + 1)));
+    LIERNE_TRY(reserve_gatherer(g, bytes * ((size_t)g->nccl.world + 1)));
     memcpy(g->memory, mine, bytes);
     LIERNE_TRY(lierne_nccl_all_gather(&g->nccl, g->memory, g->memory + bytes, bytes, g->stream));
     g->all = all;
@@ -88,7 +88,7 @@ static void close_gatherer(void *user) {
 static const lierne_oob_hooks hooks = {.progress = progress, .close = close_gatherer};
 
 /* Rank and world, and a stream on the communicator's device. */
-static lierne_status fill(gatherer *g) {
+static lierne_status fill_gatherer(gatherer *g) {
     lierne_nccl *n = &g->nccl;
     int device;
     LIERNE_TRY(lierne_nccl_load(&n->call));
@@ -105,14 +105,14 @@ static lierne_status open_state(lierne_oob_state **out, ncclComm_t comm, lierne_
     LIERNE_TRY(lierne_alloc(&g, 1, sizeof *g));
     g->nccl.comm = comm;
     pthread_mutex_init(&g->nccl.lock, NULL);
-    lierne_status status = fill(g);
+    lierne_status status = fill_gatherer(g);
     status = status == LIERNE_OK ? lierne_oob_open(out, g->nccl.rank, g->nccl.world, mine) : status;
     if (status != LIERNE_OK) {
         close_gatherer(g);
         return status;
     }
     (*out)->calls = (lierne_oob_calls){.user = g,
-                                       .allgather = gather,
+                                       .allgather = gather_ids,
                                        .test = test,
                                        .free_request = free_request};
     (*out)->hooks = &hooks;

@@ -43,8 +43,8 @@ static lierne_status fill_places(lierne_nccl *g, const lierne_transport_group *g
 }
 
 /* Everything that can fail on this rank alone; *out stays NULL where it is in no group. */
-static lierne_status prepare(lierne_nccl **out, lierne_nccl *n,
-                             const lierne_transport_group *group) {
+static lierne_status prepare_group(lierne_nccl **out, lierne_nccl *n,
+                                   const lierne_transport_group *group) {
     lierne_nccl *g;
     LIERNE_TRY(check_library(n));
     if (group->n == 0) {
@@ -92,7 +92,7 @@ static lierne_status split(lierne_nccl *n, lierne_nccl *g, int64_t uid, double t
 lierne_status lierne_nccl_group_create(void *self, const lierne_transport_group *group,
                                        double timeout, void **out) {
     lierne_nccl *n = self, *g = NULL;
-    lierne_status status = prepare(&g, n, group);
+    lierne_status status = prepare_group(&g, n, group);
     LIERNE_TRY(n->call.ncclCommSplit ? LIERNE_OK : status);
     lierne_status made = split(n, g, group->uid, timeout);
     status = made == LIERNE_OK ? status : made;

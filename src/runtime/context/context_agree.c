@@ -18,7 +18,7 @@ static void name_rank(const lierne_context *context, lierne_status mine) {
 }
 
 /* Records the begin of a call of the control. All ranks make these in one order. */
-static int64_t begin(lierne_context *context, lierne_record_control what) {
+static int64_t begin_control(lierne_context *context, lierne_record_control what) {
     lierne_recorder *r = &context->recorder;
     int64_t number = r->controls++;
     if (r->header) {
@@ -34,8 +34,8 @@ static int64_t begin(lierne_context *context, lierne_record_control what) {
     return number;
 }
 
-static lierne_status end(const lierne_context *context, lierne_record_control what, int64_t number,
-                         lierne_status status) {
+static lierne_status end_control(const lierne_context *context, lierne_record_control what,
+                                 int64_t number, lierne_status status) {
     lierne_recorder_add(&context->recorder, &(lierne_entry){.kind = LIERNE_RECORD_CONTROLLED,
                                                             .what = (int)what,
                                                             .plan = -1,
@@ -51,10 +51,10 @@ lierne_status lierne_context_agree(lierne_context *context, lierne_status mine,
     int number;
     LIERNE_TRY(lierne_context_alive(context));
     name_rank(context, mine);
-    int64_t call = begin(context, LIERNE_RECORD_AGREE);
+    int64_t call = begin_control(context, LIERNE_RECORD_AGREE);
     lierne_status status =
         context->control->agree(context->control_self, mine, fields, n, &number, &decision);
-    end(context, LIERNE_RECORD_AGREE, call, status);
+    end_control(context, LIERNE_RECORD_AGREE, call, status);
     if (status != LIERNE_OK) {
         return lierne_context_kill(context, status);
     }
@@ -84,9 +84,9 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
     if (!context->control->pending) {
         return LIERNE_OK;
     }
-    int64_t call = begin(context, LIERNE_RECORD_AGREE);
+    int64_t call = begin_control(context, LIERNE_RECORD_AGREE);
     lierne_status status = context->control->pending->await(context->control_self, id, &decision);
-    end(context, LIERNE_RECORD_AGREE, call, status);
+    end_control(context, LIERNE_RECORD_AGREE, call, status);
     return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
 
@@ -98,10 +98,10 @@ lierne_status lierne_context_sparse_exchange(lierne_context *context,
     for (size_t i = 0; i < n; i++) {
         messages[i].peer = lierne_members_index(members, messages[i].peer);
     }
-    int64_t call = begin(context, LIERNE_RECORD_EXCHANGE);
+    int64_t call = begin_control(context, LIERNE_RECORD_EXCHANGE);
     lierne_status status =
         context->control->sparse_exchange(context->control_self, messages, n, received);
-    end(context, LIERNE_RECORD_EXCHANGE, call, status);
+    end_control(context, LIERNE_RECORD_EXCHANGE, call, status);
     for (size_t i = 0; i < received->count; i++) {
         received->at[i].peer = lierne_members_rank(members, received->at[i].peer);
     }
@@ -112,9 +112,9 @@ lierne_status lierne_context_sparse_exchange(lierne_context *context,
 
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {
     LIERNE_TRY(lierne_context_alive(context));
-    int64_t call = begin(context, LIERNE_RECORD_MAXIMUM);
+    int64_t call = begin_control(context, LIERNE_RECORD_MAXIMUM);
     lierne_status status = context->control->allreduce_max(context->control_self, values, n);
-    end(context, LIERNE_RECORD_MAXIMUM, call, status);
+    end_control(context, LIERNE_RECORD_MAXIMUM, call, status);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 

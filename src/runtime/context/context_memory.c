@@ -25,7 +25,8 @@ static lierne_status alloc_ordinary(lierne_context_memory *memory, size_t bytes)
     return LIERNE_OK;
 }
 
-static lierne_status alloc(lierne_context *context, lierne_context_memory *memory, size_t bytes) {
+static lierne_status alloc_memory(lierne_context *context, lierne_context_memory *memory,
+                                  size_t bytes) {
     const lierne_carrier *carrier = provider(context);
     LIERNE_TRY(lierne_vec_grow(&context->memories.at, context->memories.count,
                                &context->memories.capacity, sizeof *context->memories.at));
@@ -49,7 +50,7 @@ lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t b
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "context" : "out");
     }
     lierne_context_enter(context);
-    lierne_status status = alloc(context, &memory, bytes);
+    lierne_status status = alloc_memory(context, &memory, bytes);
     if (status == LIERNE_OK) {
         context->memories.at[context->memories.count++] = memory;
         *out = memory.data;
@@ -59,7 +60,7 @@ lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t b
     return status;
 }
 
-static bool release(lierne_context *context, void *data) {
+static bool release_memory(lierne_context *context, void *data) {
     size_t i = 0;
     while (i < context->memories.count && context->memories.at[i].data != data) {
         i++;
@@ -82,7 +83,7 @@ lierne_status lierne_context_dealloc(lierne_context *context, void *memory) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
     lierne_context_enter(context);
-    bool found = !memory || release(context, memory);
+    bool found = !memory || release_memory(context, memory);
     lierne_context_leave(context);
     return found ? LIERNE_OK
                  : LIERNE_FAIL(LIERNE_ERR_INVALID,

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Appends to text of size bytes, `used` of them used; what does not fit is cut off. */
-static size_t append(char *text, size_t size, size_t used, const char *format, ...) {
+static size_t append_text(char *text, size_t size, size_t used, const char *format, ...) {
     va_list args;
     if (used + 1 >= size) {
         return used;
@@ -24,22 +24,24 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     char names[160];
     lierne_context_list_transports(names, sizeof names, context);
     const lierne_members *members = &context->members;
-    size_t used = append(text, size, 0, "rank %d of %d", context->rank, members->world);
+    size_t used = append_text(text, size, 0, "rank %d of %d", context->rank, members->world);
     if (members->ranks) {
-        used = append(text, size, used, ", one of %d members,", members->count);
+        used = append_text(text, size, used, ", one of %d members,", members->count);
     }
-    used = append(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
+    used =
+        append_text(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *c = &context->carriers[i];
         c->transport->print(c->self, names, sizeof names);
         if (names[0]) {
-            used = append(text, size, used, "%s: %s\n", c->transport->name, names);
+            used = append_text(text, size, used, "%s: %s\n", c->transport->name, names);
         }
     }
     for (int i = 0; i < LIERNE_MAX_TRANSPORTS; i++) {
         const lierne_unused *u = &context->unused[i];
-        used = u->transport ? append(text, size, used, "%s is not used: %s\n", u->transport, u->why)
-                            : used;
+        used = u->transport
+                   ? append_text(text, size, used, "%s is not used: %s\n", u->transport, u->why)
+                   : used;
     }
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
@@ -51,11 +53,11 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
         lierne_call_print(names, c->name, c->number, c->plan);
-        used = append(text, size, used, "%s, ", names);
+        used = append_text(text, size, used, "%s, ", names);
         double seconds = lierne_recorder_seconds(r, (c->end ? c->end : now) - c->start);
-        used = c->end ? append(text, size, used, "%s after %.3f s\n", lierne_status_name(c->status),
-                               seconds)
-                      : append(text, size, used, "begun %.3f s ago\n", seconds);
+        used = c->end ? append_text(text, size, used, "%s after %.3f s\n",
+                                    lierne_status_name(c->status), seconds)
+                      : append_text(text, size, used, "begun %.3f s ago\n", seconds);
     }
 }
 

@@ -96,7 +96,7 @@ static void end_failed(lierne_watchdog *w) {
     }
 }
 
-static void *run(void *self) {
+static void *run_watchdog(void *self) {
     lierne_watchdog *w = self;
     if (w->enter) {
         w->enter(w->context->device);
@@ -135,7 +135,7 @@ lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int 
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (!lierne_thread_start(&w->thread, run, w)) {
+    if (!lierne_thread_start(&w->thread, run_watchdog, w)) {
         pthread_cond_destroy(&w->changed);
         pthread_mutex_destroy(&w->lock);
         lierne_mem_free(w);

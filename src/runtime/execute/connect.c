@@ -391,7 +391,7 @@ void lierne_connection_destroy(lierne_connection *c) {
     lierne_mem_free(c);
 }
 
-static lierne_status fill(lierne_connection *c, lierne_execution *const *executions) {
+static lierne_status fill_connection(lierne_connection *c, lierne_execution *const *executions) {
     for (size_t d = 0; d < 2; d++) {
         LIERNE_TRY(lierne_alloc(&c->sides[d].executions, c->each, sizeof *executions));
         memcpy(c->sides[d].executions, executions + d * c->each, c->each * sizeof *executions);
@@ -409,7 +409,7 @@ lierne_status lierne_connection_create(lierne_connection **out, lierne_context *
     LIERNE_TRY(lierne_alloc(&c, 1, sizeof *c));
     c->context = context;
     c->each = each;
-    lierne_status status = fill(c, executions);
+    lierne_status status = fill_connection(c, executions);
     if (status != LIERNE_OK) {
         lierne_connection_destroy(c);
         return status;

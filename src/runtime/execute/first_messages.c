@@ -48,8 +48,8 @@ static void list_postings(first_messages *m) {
 }
 
 /* Everything that can fail on this rank alone. */
-static lierne_status prepare(first_messages *m, const lierne_execution *forward,
-                             const lierne_execution *adjoint, const bool *met) {
+static lierne_status prepare_messages(first_messages *m, const lierne_execution *forward,
+                                      const lierne_execution *adjoint, const bool *met) {
     const lierne_context *context = m->context;
     const lierne_stream_driver *driver = context->stream_driver;
     bool *listed;
@@ -113,7 +113,7 @@ static lierne_status await(const first_messages *m) {
     return LIERNE_OK;
 }
 
-static lierne_status exchange(first_messages *m) {
+static lierne_status exchange_messages(first_messages *m) {
     const lierne_transport *t = m->carrier->transport;
     const lierne_stream_driver *driver = m->context->stream_driver;
     size_t n = 0;
@@ -151,11 +151,11 @@ static void give_up(const first_messages *m) {
 
 static lierne_status connect_ranks(first_messages *m, const lierne_execution *forward,
                                    const lierne_execution *adjoint, bool *met) {
-    lierne_status status = prepare(m, forward, adjoint, met);
+    lierne_status status = prepare_messages(m, forward, adjoint, met);
     status = lierne_context_agree_all(m->context, status, NULL, 0, NULL);
     bool quiet = true;
     if (status == LIERNE_OK && m->peers.count > 0) {
-        status = exchange(m);
+        status = exchange_messages(m);
         quiet = status == LIERNE_OK;
         status = quiet ? LIERNE_OK : lierne_context_kill(m->context, status);
     }

@@ -260,7 +260,7 @@ static bool may_hold(const lierne_execution *e, const lierne_phase *phase) {
     return holds;
 }
 
-static lierne_status prepare(lierne_fused_sums *f, const lierne_execution *e) {
+static lierne_status prepare_sums(lierne_fused_sums *f, const lierne_execution *e) {
     size_t n = e->phases.count * e->nsubroutes;
     LIERNE_TRY(lierne_alloc(&f->stages, n, sizeof *f->stages));
     LIERNE_TRY(lierne_alloc(&f->landing_of, e->segments.count, sizeof *f->landing_of));
@@ -303,7 +303,7 @@ lierne_status lierne_fused_sums_create(lierne_execution *e) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_alloc(&e->fused, 1, sizeof *e->fused));
-    LIERNE_TRY(prepare(e->fused, e));
+    LIERNE_TRY(prepare_sums(e->fused, e));
     bool direct = false;
     for (size_t i = 0; i < e->phases.count * e->nsubroutes; i++) {
         direct |= e->fused->stages[i].direct;

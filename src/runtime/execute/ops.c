@@ -36,7 +36,8 @@ static void reduce(const lierne_execution *e, const lierne_subroute *subroute, c
                                subroute->base[op->to.buffer], &op->to.block, e->contributions, n);
 }
 
-static void copy(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op) {
+static void copy_op(const lierne_execution *e, const lierne_subroute *subroute,
+                    const lierne_op *op) {
     const lierne_place *from = &op->from.at[0];
     if (!in_place(subroute, from, op)) {
         e->context->memory->copy(subroute->size, subroute->base[op->to.buffer], &op->to.block,
@@ -82,7 +83,7 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
         if (op->from.count + accumulate > 1 || op->divisor > 1) {
             reduce(e, subroute, op, accumulate);
         } else if (op->from.count == 1) {
-            copy(e, subroute, op);
+            copy_op(e, subroute, op);
         } else if (!accumulate) {
             e->context->memory->zero(subroute->size, subroute->base[op->to.buffer], &op->to.block);
         }

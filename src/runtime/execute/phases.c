@@ -143,7 +143,7 @@ lierne_status lierne_execution_start(lierne_execution *e) {
     return advance(e);
 }
 
-static lierne_status complete(lierne_execution *e, size_t index) {
+static lierne_status complete_message(lierne_execution *e, size_t index) {
     const lierne_coalesced_message *m = &e->messages.at[index];
     lierne_wait waited = (lierne_wait)e->flight.waiting[index];
     e->flight.waiting[index] = LIERNE_WAIT_NONE;
@@ -160,7 +160,7 @@ static lierne_status complete(lierne_execution *e, size_t index) {
                            : lierne_execution_post_pipeline(e, &e->pipelines.at[m->pipeline]);
 }
 
-static lierne_status collect(lierne_execution *e, bool *moved) {
+static lierne_status collect_messages(lierne_execution *e, bool *moved) {
     for (int b = 0; b < e->context->ncarriers; b++) {
         lierne_execution_batch *batch = &e->batches[b];
         size_t n = 0;
@@ -168,7 +168,7 @@ static lierne_status collect(lierne_execution *e, bool *moved) {
             LIERNE_TRY(batch->transport->poll(batch->batch, batch->done, &n));
         }
         for (size_t i = 0; i < n; i++) {
-            LIERNE_TRY(complete(e, batch->messages.at[batch->done[i]]));
+            LIERNE_TRY(complete_message(e, batch->messages.at[batch->done[i]]));
         }
         *moved |= n > 0;
     }
@@ -192,7 +192,7 @@ bool lierne_execution_progress(lierne_execution *e) {
     if (e->cursor.finished) {
         return false;
     }
-    lierne_status status = collect(e, &moved);
+    lierne_status status = collect_messages(e, &moved);
     lierne_execution_fail(e, status);
     return moved || status != LIERNE_OK;
 }

@@ -57,8 +57,8 @@ static size_t index_with_peer(const catalogue *c, size_t p, place i) {
 }
 
 /* The index-th message of subroute p with a peer, or NULL. */
-static const lierne_message *find(const catalogue *c, size_t p, const lierne_messages *messages,
-                                  int peer, size_t index) {
+static const lierne_message *find_message(const catalogue *c, size_t p,
+                                          const lierne_messages *messages, int peer, size_t index) {
     size_t at = search(c, p, (place){.peer = peer}) + index;
     return at < c->start[p + 1] && c->sorted[at].peer == peer ? &messages->at[c->sorted[at].index]
                                                               : NULL;
@@ -119,7 +119,7 @@ static lierne_status add_message(lierne_execution *e, const catalogue *c, size_t
         size_t index = index_with_peer(c, p, (place){peer, i});
         for (size_t q = 0; q < e->nsubroutes; q++) {
             const lierne_message *other =
-                find(c, q, messages_of(&e->subroutes[q], stage, sends), peer, index);
+                find_message(c, q, messages_of(&e->subroutes[q], stage, sends), peer, index);
             if (other && q < p) {
                 e->segments.count = m.first; /* it is part of that subroute's message */
                 return LIERNE_OK;
@@ -231,7 +231,7 @@ static lierne_status record(lierne_execution *e) {
     return e->uses_windows ? LIERNE_OK : lierne_execution_record(e);
 }
 
-static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
+static lierne_status reserve_execution(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_execution_choose_transports(e));
     LIERNE_TRY(reserve_memory(e, spare));
     lierne_execution_mark_lingering(e);
@@ -246,8 +246,8 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
 
-static lierne_status prepare(lierne_execution *e, const lierne_route *const *routes, size_t n,
-                             lierne_spare *spare) {
+static lierne_status prepare_execution(lierne_execution *e, const lierne_route *const *routes,
+                                       size_t n, lierne_spare *spare) {
     LIERNE_TRY(lierne_alloc(&e->subroutes, n, sizeof *e->subroutes));
     e->nsubroutes = n;
     for (size_t p = 0; p < n; p++) {
@@ -255,7 +255,7 @@ static lierne_status prepare(lierne_execution *e, const lierne_route *const *rou
             (lierne_subroute){.route = routes[p], .size = lierne_dtype_size(routes[p]->dtype)};
     }
     LIERNE_TRY(add_phases(e));
-    return reserve(e, spare);
+    return reserve_execution(e, spare);
 }
 
 /* The caller's buffers of a failed call that a peer may still read or write: adds as many as fit to
@@ -283,7 +283,7 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
 }
 
 /* Does not free memory that a peer or a stream may still read or write. */
-static void drop(lierne_activity *activity) {
+static void drop_execution(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
     if (lierne_execution_drain(e) != LIERNE_OK) {
         return; /* a stream may still use all of it */
@@ -325,7 +325,7 @@ void lierne_execution_destroy(lierne_execution *e) {
         e->context->abandoned = &e->activity;
         return;
     }
-    drop(&e->activity);
+    drop_execution(&e->activity);
 }
 
 void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *output) {
@@ -358,7 +358,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     lierne_execution *e;
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
-    e->activity.destroy = drop;
+    e->activity.destroy = drop_execution;
     e->activity.withdraw = withdraw;
     e->activity.turn = e->activity.carrier = -1;
     e->domain = e->activity.domain = domain;
@@ -366,7 +366,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->name = name;
     e->is_only = each == 1;
     lierne_spare none = {0};
-    lierne_status status = prepare(e, routes, n, spare ? spare : &none);
+    lierne_status status = prepare_execution(e, routes, n, spare ? spare : &none);
     if (status != LIERNE_OK) {
         lierne_execution_destroy(e);
         return status;

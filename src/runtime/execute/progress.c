@@ -138,7 +138,7 @@ static lierne_status enqueue(lierne_execution *e) {
     return lierne_execution_leave_stream(e, status);
 }
 
-static lierne_status start(lierne_execution *e, void *stream) {
+static lierne_status start_execution(lierne_execution *e, void *stream) {
     e->activity.turn = e->flight.unposted > 0 ? e->record.call : -1;
     lierne_execution_set_stream(e, stream);
     if (e->cursor.finished) {
@@ -160,7 +160,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     lierne_context_enter(context);
     e->running = true;
     lierne_context_add_activity(context, &e->activity);
-    lierne_status status = start(e, stream);
+    lierne_status status = start_execution(e, stream);
     if (status != LIERNE_OK) {
         e->cursor.finished = true;
         lierne_context_remove_activity(context, &e->activity);

@@ -48,7 +48,7 @@ static bool is_creator(const lierne_shared_output *o) {
     return o->ranks[0] == o->context->rank;
 }
 
-static lierne_status reserve(lierne_shared_output *o) {
+static lierne_status reserve_output(lierne_shared_output *o) {
     void *memory = NULL;
     if (o->bytes > 0 && !o->shares) {
         LIERNE_TRY(lierne_alloc(&memory, o->bytes, 1));
@@ -72,7 +72,7 @@ lierne_status lierne_shared_output_create(lierne_shared_output **out, lierne_con
         o->ranks[i] = ranks[i];
     }
     o->nranks = n;
-    return reserve(o);
+    return reserve_output(o);
 }
 
 static lierne_status find_names(names **out, names_list *list, int peer) {
@@ -133,8 +133,8 @@ static lierne_status check_open(lierne_shared_output *const *outputs, size_t n) 
 }
 
 /* A rank that has no memory to name what it created still takes part, and says so afterwards. */
-static lierne_status exchange(lierne_context *context, names_list *list, lierne_status listed,
-                              lierne_control_messages *received) {
+static lierne_status exchange_names(lierne_context *context, names_list *list, lierne_status listed,
+                                    lierne_control_messages *received) {
     lierne_control_message *messages = NULL;
     if (listed == LIERNE_OK) {
         listed = lierne_alloc(&messages, list->count, sizeof *messages);
@@ -157,7 +157,7 @@ lierne_status lierne_shared_outputs_connect(lierne_context *context,
         return LIERNE_OK;
     }
     lierne_status status = list_names(&list, outputs, n);
-    status = exchange(context, &list, status, &received);
+    status = exchange_names(context, &list, status, &received);
     for (size_t i = 0; i < received.count && status == LIERNE_OK; i++) {
         status = open_named(outputs, n, &received.at[i]);
     }

@@ -171,7 +171,7 @@ static void add(const lierne_execution *e) {
     }
 }
 
-static lierne_status end(lierne_execution *e, lierne_status status) {
+static lierne_status end_short_call(lierne_execution *e, lierne_status status) {
     lierne_context *context = e->context;
     lierne_context_end_call(context, e->record.call, status);
     lierne_execution_record_end(e, status, context->calls[e->record.call % LIERNE_CALLS].end);
@@ -189,7 +189,7 @@ static lierne_status finish(lierne_execution *e) {
     if (status == LIERNE_OK) {
         e->short_call->calls->release(e->short_call->batch->batch);
     }
-    return end(e, status);
+    return end_short_call(e, status);
 }
 
 /* The call becomes one in flight. posted: all messages are, and own copies are made. */
@@ -217,7 +217,7 @@ static bool post(lierne_execution *e) {
 
 /* Entries are written before messages are posted: their atomic counter would wait for the stores.
  */
-static void begin(lierne_execution *e, void *out, const void *in) {
+static void begin_short_call(lierne_execution *e, void *out, const void *in) {
     e->cursor.reduction = LIERNE_REDUCTION_SUM;
     e->cursor.phase = 0;
     lierne_execution_set_buffers(e, &out, &in);
@@ -233,7 +233,7 @@ lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *i
         LIERNE_TRY(lierne_execution_begin(e, LIERNE_REDUCTION_SUM, &out, &in, NULL));
         return lierne_execution_wait(e);
     }
-    begin(e, out, in);
+    begin_short_call(e, out, in);
     if (!post(e)) {
         return wait_longer(e, false);
     }

@@ -93,7 +93,7 @@ static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, dou
                                                                            : LIERNE_OK;
 }
 
-static lierne_status check(lierne_watched *watched, double now, bool *passed) {
+static lierne_status check_calls(lierne_watched *watched, double now, bool *passed) {
     lierne_watch *w = (lierne_watch *)watched;
     LIERNE_TRY(check_counted(w->execution, &w->replays, now));
     LIERNE_TRY(check_counted(w->execution, &w->more, now));
@@ -121,7 +121,7 @@ lierne_status lierne_execution_create_watch(lierne_execution *e) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_alloc(&e->stream.watch, 1, sizeof *e->stream.watch));
-    e->stream.watch->watched.check = check;
+    e->stream.watch->watched.check = check_calls;
     e->stream.watch->execution = e;
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
         LIERNE_TRY(driver->event_create(&e->stream.watch->calls[i].begun));

@@ -31,7 +31,7 @@ static bool precedes(const lierne_group *a, const lierne_group *b) {
 
 /* The next group after one, NULL: the first. There are few, and sorting them would need memory,
  * which must not be missing once the ranks have agreed. */
-static lierne_group *next(lierne_group *const *groups, int n, const lierne_group *after) {
+static lierne_group *next_group(lierne_group *const *groups, int n, const lierne_group *after) {
     lierne_group *found = NULL;
     for (int i = 0; i < n; i++) {
         lierne_group *g = groups[i];
@@ -110,7 +110,7 @@ lierne_status lierne_groups_create_communicators(lierne_context *context,
         return LIERNE_OK;
     }
     lierne_deadline_start(&c.deadline, context->timeout, lierne_now());
-    for (lierne_group *g = next(groups, n, NULL); g; g = next(groups, n, g)) {
+    for (lierne_group *g = next_group(groups, n, NULL); g; g = next_group(groups, n, g)) {
         create_all(context, g, &c, false);
     }
     for (int i = 0; i < n; i++) {

@@ -49,7 +49,7 @@ static void free_group(lierne_group *group) {
     lierne_mem_free(group);
 }
 
-static void fill(lierne_group *group, const char *purpose, const int *ranks, int n) {
+static void fill_group(lierne_group *group, const char *purpose, const int *ranks, int n) {
     snprintf(group->purpose, sizeof group->purpose, "%s", purpose);
     group->n = n;
     memcpy(group->ranks, ranks, (size_t)n * sizeof *ranks);
@@ -79,7 +79,7 @@ lierne_status lierne_group_add(lierne_group **out, lierne_context *context, cons
         return status;
     }
     group->context = context;
-    fill(group, purpose, ranks, n);
+    fill_group(group, purpose, ranks, n);
     *out = group;
     return LIERNE_OK;
 }
@@ -114,8 +114,8 @@ bool lierne_group_has(const lierne_group *group, int rank) {
     return i < group->n;
 }
 
-static lierne_group *find(const lierne_context *context, const char *purpose, const int *ranks,
-                          int n) {
+static lierne_group *find_group(const lierne_context *context, const char *purpose,
+                                const int *ranks, int n) {
     for (size_t i = 0; i < context->groups.count; i++) {
         lierne_group *g = context->groups.at[i];
         if (g->uid == 0 && g->n == n && strcmp(g->purpose, purpose) == 0 &&
@@ -128,7 +128,7 @@ static lierne_group *find(const lierne_context *context, const char *purpose, co
 
 lierne_status lierne_group_get(lierne_group **out, lierne_context *context, const char *purpose,
                                const int *ranks, int n) {
-    *out = find(context, purpose, ranks, n);
+    *out = find_group(context, purpose, ranks, n);
     if (!*out) {
         LIERNE_TRY(lierne_group_add(out, context, purpose, ranks, n));
     }

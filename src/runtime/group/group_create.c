@@ -173,9 +173,9 @@ static lierne_status check_arguments(lierne_group *const *out, const lierne_cont
 }
 
 /* Everything that can fail on this rank alone. */
-static lierne_status prepare(lierne_group **out, lierne_context *context,
-                             const lierne_group_spec *const *specs, int n, int64_t *uid,
-                             group_fields *fields) {
+static lierne_status prepare_groups(lierne_group **out, lierne_context *context,
+                                    const lierne_group_spec *const *specs, int n, int64_t *uid,
+                                    group_fields *fields) {
     LIERNE_TRY(check_arguments(out, context, specs, n));
     LIERNE_TRY(add_field(fields, 0, 1, "lierne_group_create_all", -1, 0));
     LIERNE_TRY(add_field(fields, 0, 1, "transports with communicators", -1,
@@ -190,7 +190,7 @@ static lierne_status prepare(lierne_group **out, lierne_context *context,
     return LIERNE_OK;
 }
 
-static void drop(lierne_group **out, lierne_context *context, int n) {
+static void drop_groups(lierne_group **out, lierne_context *context, int n) {
     for (int i = 0; out && i < n; i++) {
         lierne_group_remove(context, out[i]);
         out[i] = NULL;
@@ -220,8 +220,8 @@ static void add_dependents(lierne_group *const *groups, lierne_context *context,
     }
 }
 
-static lierne_status create(lierne_group **out, lierne_context *context,
-                            const lierne_group_spec *const *specs, int n) {
+static lierne_status create_groups(lierne_group **out, lierne_context *context,
+                                   const lierne_group_spec *const *specs, int n) {
     group_fields fields = {0};
     for (int i = 0; out && i < n; i++) {
         out[i] = NULL;
@@ -229,7 +229,7 @@ static lierne_status create(lierne_group **out, lierne_context *context,
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     int64_t uid = context->last_group_uid;
-    lierne_status status = prepare(out, context, specs, n, &uid, &fields);
+    lierne_status status = prepare_groups(out, context, specs, n, &uid, &fields);
     int64_t call = lierne_context_begin_call(context, "creating groups", -1, -1);
     status = lierne_context_agree_all(context, status, fields.at, fields.count, NULL);
     if (status == LIERNE_OK) {
@@ -241,7 +241,7 @@ static lierne_status create(lierne_group **out, lierne_context *context,
     if (status == LIERNE_OK) {
         add_dependents(out, context, n);
     } else {
-        drop(out, context, n);
+        drop_groups(out, context, n);
     }
     return status;
 }
@@ -249,13 +249,13 @@ static lierne_status create(lierne_group **out, lierne_context *context,
 lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
                                       const lierne_group_spec *const *specs, int n) {
     LIERNE_PUBLIC_CALL();
-    return create(out, context, specs, n);
+    return create_groups(out, context, specs, n);
 }
 
 lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
                                   const lierne_group_spec *spec) {
     LIERNE_PUBLIC_CALL();
-    return create(out, context, &spec, 1);
+    return create_groups(out, context, &spec, 1);
 }
 
 lierne_status lierne_group_destroy(lierne_group *group) {

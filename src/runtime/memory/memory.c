@@ -1,7 +1,7 @@
 /* The table of host memory. */
 #include "runtime/memory/memory.h"
 
-static lierne_status alloc(void **out, size_t bytes) {
+static lierne_status alloc_host(void **out, size_t bytes) {
     char *memory;
     LIERNE_TRY(lierne_alloc_unset(&memory, bytes, 1));
     *out = memory;
@@ -10,7 +10,7 @@ static lierne_status alloc(void **out, size_t bytes) {
 
 const lierne_memory lierne_host_memory = {
     .name = "host",
-    .alloc = alloc,
+    .alloc = alloc_host,
     .free = lierne_mem_free,
     .copy = lierne_host_copy,
     .copy_blocks = lierne_host_copy_blocks,
