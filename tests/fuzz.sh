@@ -44,13 +44,13 @@ find_clang() {
 
 make_in() { # make_in FOLDER CC CFLAGS: the library and the targets
     make -s -j2 B="$1" CC="$2" CFLAGS="$3" "$1/liblierne.a" "$1"/tests/fuzz/{config,plan,dump,replay}.o \
-        "$1/tests/rank_threads.o" >"$log" 2>&1 || tail -n 20 "$log"
+        "$1/tests/support/rank_threads.o" >"$log" 2>&1 || tail -n 20 "$log"
 }
 
 link() { # link FOLDER TARGET CC FLAG... OBJECT...
     local folder=$1 target=$2 cc=$3
     shift 3
-    "$cc" "$@" -o "$folder/$target" "$folder/tests/fuzz/$target.o" "$folder/tests/rank_threads.o" \
+    "$cc" "$@" -o "$folder/$target" "$folder/tests/fuzz/$target.o" "$folder/tests/support/rank_threads.o" \
         "$folder/liblierne.a" $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm -pthread
 }
 
