@@ -106,7 +106,7 @@ threads() {
 programs=$(grep -l '^int main(' tests/mpi/*.c | xargs basename -a -s .c | grep -vxE 'peers|soak')
 ranks_of() {
     case $1 in
-    train) echo 4 ;;
+    train | members | hangs) echo 4 ;;
     *) echo 2 ;;
     esac
 }
