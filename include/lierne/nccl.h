@@ -54,11 +54,10 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * communicator must be at the same place on all ranks, as NCCL requires.
  *
  * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, groups were created,
- * NCCL in use already,
- * comm has other ranks or another device than the context, or no comm is given and another device
- * is current), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks give comm),
- * NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID (context is
- * NULL). On error the context is unchanged, unless it is dead. */
+ * NCCL in use already, comm has other ranks or another device than the context, or no comm is given
+ * and another device is current), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only
+ * some ranks give comm), NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank
+ * alone: INVALID (context is NULL). On error the context is unchanged, unless it is dead. */
 LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm);
 
 /* Creates a context from a communicator alone. Its ranks are those of comm, in their order; its

@@ -6,6 +6,7 @@
 #include "backend/sim/sim_world.h"
 #include "runtime/context/context.h"
 #include "runtime/memory/host.h"
+#include "transports.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,15 +57,6 @@ typedef struct batch {
     slot slots[];
 } batch;
 
-static void *memory_of(size_t n, size_t size) {
-    void *memory = calloc(n + 1, size);
-    if (!memory) {
-        fprintf(stderr, "no memory for a transport of the tests\n");
-        exit(2);
-    }
-    return memory;
-}
-
 static unsigned draw(test_connected *t, unsigned n) {
     t->random = t->random * 1103515245u + 12345u;
     return (t->random >> 16) % n;
@@ -72,10 +64,10 @@ static unsigned draw(test_connected *t, unsigned n) {
 
 static lierne_status batch_create(void *self, size_t capacity, void **out) {
     connected_rank *r = self;
-    batch *b = memory_of(1, sizeof *b + capacity * sizeof b->slots[0]);
+    batch *b = test_transport_memory(1, sizeof *b + capacity * sizeof b->slots[0]);
     b->rank = r;
     b->capacity = capacity;
-    b->lines = memory_of(capacity, sizeof *b->lines);
+    b->lines = test_transport_memory(capacity, sizeof *b->lines);
     LIERNE_TRY(LIERNE_VEC_PUSH(&r->lines, b->lines));
     LIERNE_TRY(LIERNE_VEC_PUSH(&r->nlines, capacity));
     *out = b;
@@ -114,8 +106,8 @@ static lierne_status describe(void *self, const lierne_posting *p, lierne_record
     s->peer = p->peer;
     s->bytes = p->bytes;
     if (!l->bases) {
-        l->bases = memory_of(p->nparts, sizeof *l->bases);
-        l->packed = memory_of(p->bytes, 1);
+        l->bases = test_transport_memory(p->nparts, sizeof *l->bases);
+        l->packed = test_transport_memory(p->bytes, 1);
     }
     record->words[0] = (int64_t)(uintptr_t)l;
     record->words[1] = b->rank->rank;
@@ -162,8 +154,8 @@ static lierne_status connect_slots(void *self, const lierne_remote *remotes, siz
         LIERNE_TRY(check_remote(b, s, &remotes[i]));
         forget(s);
         s->remote = remotes[i];
-        s->shown = memory_of(remotes[i].nparts, sizeof *s->shown);
-        s->packed = memory_of(remotes[i].nparts, sizeof *s->packed);
+        s->shown = test_transport_memory(remotes[i].nparts, sizeof *s->shown);
+        s->packed = test_transport_memory(remotes[i].nparts, sizeof *s->packed);
     }
     return LIERNE_OK;
 }
@@ -315,9 +307,9 @@ static const lierne_transport connected = {.name = "connected",
                                            .exposes = &exposes};
 
 test_connected *test_connected_attach(lierne_sim *sim, int n, unsigned pairs) {
-    test_connected *t = memory_of(1, sizeof *t);
+    test_connected *t = test_transport_memory(1, sizeof *t);
     *t = (test_connected){.n = n, .pairs = pairs, .random = 1};
-    t->ranks = memory_of((size_t)n, sizeof *t->ranks);
+    t->ranks = test_transport_memory((size_t)n, sizeof *t->ranks);
     for (int r = 0; r < n; r++) {
         lierne_context *context = lierne_sim_get_context(sim, r);
         lierne_carrier base = context->carriers[0];

@@ -54,7 +54,7 @@ typedef struct batch {
     slot slots[];
 } batch;
 
-static void *memory_of(size_t n, size_t size) {
+void *test_transport_memory(size_t n, size_t size) {
     void *memory = calloc(n + 1, size);
     if (!memory) {
         fprintf(stderr, "no memory for a transport of the tests\n");
@@ -68,7 +68,7 @@ static void wake(const test_rank *r) {
 }
 
 static lierne_status batch_create(void *self, size_t capacity, void **out) {
-    batch *b = memory_of(1, sizeof *b + capacity * sizeof b->slots[0]);
+    batch *b = test_transport_memory(1, sizeof *b + capacity * sizeof b->slots[0]);
     b->rank = self;
     b->capacity = capacity;
     *out = b;
@@ -113,7 +113,7 @@ static void append(test_rank *to, message *m) {
 
 static message *message_of(const batch *b, int match, const lierne_posting *p) {
     test_rank *from = b->rank;
-    message *m = memory_of(1, sizeof *m);
+    message *m = test_transport_memory(1, sizeof *m);
     from->world->random = from->world->random * 1103515245u + 12345u;
     *m = (message){.from = from->rank,
                    .to = p->peer,
@@ -145,7 +145,7 @@ static lierne_status expose(void *self, int match, const lierne_posting *posting
             continue;
         }
         message *m = message_of(b, match, p);
-        m->parts = memory_of(p->nparts, sizeof *m->parts);
+        m->parts = test_transport_memory(p->nparts, sizeof *m->parts);
         memcpy(m->parts, p->parts, p->nparts * sizeof *m->parts);
         b->slots[p->slot] = (slot){.used = true, .peer = p->peer, .message = m};
     }
@@ -162,7 +162,7 @@ static lierne_status copy(void *self, int match, const lierne_posting *postings,
             continue;
         }
         message *m = message_of(b, match, p);
-        m->data = memory_of(p->bytes, 1);
+        m->data = test_transport_memory(p->bytes, 1);
         memcpy(m->data, p->data, p->bytes);
         b->slots[p->slot] = (slot){.used = true, .peer = p->peer};
     }
@@ -300,9 +300,9 @@ static const lierne_transport ordered = {.name = "ordered",
                                          .poll = poll_ordered};
 
 test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs) {
-    test_transports *t = memory_of(1, sizeof *t);
+    test_transports *t = test_transport_memory(1, sizeof *t);
     *t = (test_transports){.n = n, .pairs = pairs, .random = 1};
-    t->ranks = memory_of((size_t)n, sizeof *t->ranks);
+    t->ranks = test_transport_memory((size_t)n, sizeof *t->ranks);
     for (int i = 0, rank = 0; i < n; rank++) {
         lierne_context *context = lierne_sim_get_context(sim, rank);
         if (!context) {
@@ -312,8 +312,8 @@ test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs
         t->ranks[i] = (test_rank){.world = t,
                                   .rank = i,
                                   .sim = context->control_self,
-                                  .sent = memory_of((size_t)n, sizeof(unsigned)),
-                                  .received = memory_of((size_t)n, sizeof(unsigned))};
+                                  .sent = test_transport_memory((size_t)n, sizeof(unsigned)),
+                                  .received = test_transport_memory((size_t)n, sizeof(unsigned))};
         context->ncarriers = 0;
         lierne_context_add_transport(context, &exposing, &t->ranks[i]);
         lierne_context_add_transport(context, &ordered, &t->ranks[i]);

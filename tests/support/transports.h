@@ -7,8 +7,12 @@
 #include "lierne/sim.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct test_transports test_transports;
+
+/* Zeroed memory for n items, and one more. Ends the program without memory. */
+void *test_transport_memory(size_t n, size_t size);
 
 /* Pairs of ranks by (a + b) % 3 that each transport serves, as a bit mask; all others stay with
  * sim.

@@ -142,7 +142,7 @@ static lierne_status wait_for_last(cudaStream_t stream, const event *f) {
                                   : wait_for(stream, f->event, cudaEventWaitExternal);
 }
 
-static lierne_status begin_capture(void *stream, void *self) {
+static lierne_status begin_fenced(void *stream, void *self) {
     event *f = self;
     LIERNE_TRY(lierne_cuda_enter(f->device, &f->previous));
     lierne_status status = wait_for_last(stream, f);
@@ -209,7 +209,7 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .check = check_stream,
     .fence_create = fence_create,
     .fence_destroy = event_destroy,
-    .begin = begin_capture,
+    .begin = begin_fenced,
     .finish = finish,
     .event_create = event_create,
     .event_destroy = event_destroy,

@@ -2,8 +2,8 @@
  *
  * One communicator serves all plans of a context that have no group: each takes hundreds of
  * megabytes. Those of groups are in nccl_groups.c. NCCL has no match ids, so execution posts whole
- * calls of a communicator in the order of their begins (ordered). What was
- * posted is complete in the order of the stream, so that poll returns it at once. */
+ * calls of a communicator in the order of their begins (ordered). What was posted is complete in
+ * the order of the stream, so that poll returns it at once. */
 #include "backend/nccl/nccl_transport.h"
 
 #include "backend/nccl/group_calls.h"

@@ -2,6 +2,8 @@
  * each kind of work; the results are those of the host's functions. A copy loads a piece for each
  * that it stores, a sum one per source; what is above that is the table, which a tile's threads
  * read together. Last line: N passed, N failed. */
+#include "check.h"
+
 #include "backend/cuda/cuda_memory.h"
 #include "emulator.h"
 #include "runtime/memory/host.h"
@@ -13,16 +15,6 @@
 #include <string.h>
 
 enum { BYTES = 1 << 20, MOST = 20, ROWS = 64 };
-
-static int passed, failed;
-
-static void check(bool good, const char *what) {
-    passed += good;
-    failed += !good;
-    if (!good) {
-        printf("FAIL %s\n", what);
-    }
-}
 
 /* A kind of work: the blocks of the target and of all sources, in elements. */
 typedef struct kind {

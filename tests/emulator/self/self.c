@@ -2,6 +2,8 @@
  * access ends the kernel with an error: out of bounds, misaligned, of memory that was not written,
  * in no order with another one. An error of a device stays, so each is in a process of its own;
  * what it prints is for people, and not shown here. Last line: N passed, N failed. */
+#include "check.h"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
@@ -14,16 +16,6 @@
 #include <unistd.h>
 
 enum { BYTES = 1024 };
-
-static int passed, failed;
-
-static void check(bool good, const char *what) {
-    passed += good;
-    failed += !good;
-    if (!good) {
-        printf("FAIL %s\n", what);
-    }
-}
 
 static unsigned char *allocate(bool defined) {
     void *memory = NULL;
