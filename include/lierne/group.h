@@ -7,9 +7,9 @@
  * with messages must give groups of one spec, or all NULL, the context's own domain (MISMATCH). A
  * plan is in its group until it is destroyed, also when it is updated; plans made of it are, too.
  * It is not part of a plan's text.
- * Over NCCL, which runs the operations of a communicator one after another, calls in one domain
- * need one order on all ranks, and calls in different domains do not wait for each other. Over
- * transports with match ids (all others but ipc, whose calls share one order) a domain changes
+ * Over transports that match messages in the order of calls (nccl, ipc), calls in one domain need
+ * one order on all ranks, and calls in different domains on different streams do not wait for each
+ * other. Calls on one stream need one order in any case. Over all other transports a domain changes
  * nothing.
  *
  * Communicators. Over NCCL each group has a communicator of its own, which costs memory and

@@ -9,7 +9,10 @@
  *
  * Requests of a plan are taken in an order of this rank's own, so mailboxes belong to calls, not to
  * requests: with n requests, call k of a direction uses mailbox k mod n of each message, at both
- * ends. */
+ * ends.
+ *
+ * A mailbox and its flag belong to one message, and so to one plan and its group: calls of two
+ * groups share none, and the order that they have is that of their streams. */
 #include "backend/cuda/ipc_transport.h"
 
 #include "runtime/transport/posted.h"
@@ -256,6 +259,19 @@ static lierne_status poll_posted(void *self, size_t *done, size_t *ndone) {
     return LIERNE_OK;
 }
 
+/* The context's: nothing in it orders messages of two groups. */
+static lierne_status group_create(void *self, const lierne_transport_group *group, double timeout,
+                                  void **state) {
+    (void)group, (void)timeout;
+    *state = self;
+    return LIERNE_OK;
+}
+
+static lierne_status group_destroy(void *state, double timeout, bool alone) {
+    (void)state, (void)timeout, (void)alone;
+    return LIERNE_OK;
+}
+
 static lierne_status check_ipc(void *self) {
     LIERNE_TRY(lierne_ipc_check(self));
     return lierne_ipc_check_peers(self);
@@ -297,6 +313,7 @@ static const lierne_transport_windows windows = {.at = window_at,
                                                  .before_packing = before_packing,
                                                  .after_unpacking = after_unpacking};
 static const lierne_transport_streams streams = {.set = set_stream, .met = met_none};
+static const lierne_transport_groups groups = {.create = group_create, .destroy = group_destroy};
 static const lierne_transport_watched watched = {.check = check_ipc,
                                                  .abort = end_steps,
                                                  .ended_by = ended_by};
@@ -317,4 +334,5 @@ const lierne_transport lierne_ipc_transport = {
     .windows = &windows,
     .streams = &streams,
     .watched = &watched,
+    .groups = &groups,
 };

@@ -40,6 +40,7 @@ typedef struct lierne_activity {
      * later calls of its domain wait until it has posted them. */
     int64_t turn;
     const lierne_domain *domain; /* of the order of its messages */
+    const void *stream;          /* of the running call, which has one order for all domains */
     bool awaits_stream; /* nothing wakes a rank that sleeps when a stream has done its work */
     /* Index of the transport that serves all its messages; -1: none, or several. */
     int carrier;

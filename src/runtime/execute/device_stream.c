@@ -80,6 +80,7 @@ void lierne_execution_destroy_stream_state(lierne_execution *e) {
 
 void lierne_execution_set_stream(lierne_execution *e, void *stream) {
     e->stream.at = stream;
+    e->activity.stream = stream;
     for (int b = 0; b < e->context->ncarriers; b++) {
         const lierne_execution_batch *batch = &e->batches[b];
         if (batch->batch && batch->transport->streams) {

@@ -7,7 +7,8 @@
  * On a transport that is ordered, messages have no ids: two executions whose messages it
  * interleaved in another order on each rank would take each other's data. So an execution posts
  * there only when all of its domain that began before it have posted everything. Their begins have
- * the same order on every rank (lierne/plan.h). */
+ * the same order on every rank (lierne/plan.h). So do those on its stream: what is posted there
+ * waits behind what was posted before. */
 #include "runtime/execute/execution.h"
 
 /* The first byte of a message that is not staged. */
@@ -160,11 +161,16 @@ static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *bat
     return post(e, batch, &batch->postings[first], batch->next - first);
 }
 
-/* Whether an earlier execution of this domain has still to post on an ordered transport. */
+static bool is_ordered_with(const lierne_activity *a, const lierne_activity *own) {
+    return a->domain == own->domain || (own->stream && a->stream == own->stream);
+}
+
+/* Whether an earlier execution of this domain, or on this stream, has still to post on an ordered
+ * transport. */
 static bool must_defer(const lierne_execution *e) {
     for (const lierne_activity *a = e->context->in_flight; a && e->flight.unposted > 0;
          a = a->next) {
-        if (a->domain == e->activity.domain && a->turn >= 0 && a->turn < e->record.call) {
+        if (is_ordered_with(a, &e->activity) && a->turn >= 0 && a->turn < e->record.call) {
             return true;
         }
     }
