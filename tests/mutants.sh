@@ -112,9 +112,9 @@ catch() {
         name="$1, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|^FAIL.*' out)"
         ;;
     emulated)
-        make_here build "build/emulated/tests/gpu/$2" && make_here build build/tests/launched/launch || return 2
+        make_here build "build/emulated/tests/$2" && make_here build build/tests/launched/launch || return 2
         # shellcheck disable=SC2086
-        LIERNE_TEST_EXECUTOR=cuda timeout -k 5 400 ${3:+build/tests/launched/launch $3} "build/emulated/tests/gpu/$2" >out 2>&1
+        LIERNE_TEST_EXECUTOR=cuda timeout -k 5 400 ${3:+build/tests/launched/launch $3} "build/emulated/tests/$2" >out 2>&1
         status=$?
         name="emulated $2, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|^FAIL.*' out)"
         ;;

@@ -80,6 +80,7 @@ for sm in "${kernels[@]}"; do
     run "loads and stores, sm_${sm:-100}" 100 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/emulator/counts"
     run "memory, sm_${sm:-100}" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
 done
+run "ranks of one process" 100 "$emulated/tests/emulator/ranks"
 run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300

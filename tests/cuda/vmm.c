@@ -336,8 +336,10 @@ static lierne_cuda_share share_of(const lierne_ipc_handle *handle) {
     return share;
 }
 
-static lierne_status alloc_chunk(void **memory, lierne_ipc_handle *handle, size_t bytes) {
+static lierne_status alloc_chunk(void **memory, lierne_ipc_handle *handle, size_t bytes,
+                                 void *stream) {
     lierne_cuda_share share;
+    (void)stream;
     LIERNE_TRY(lierne_cuda_vmm_alloc(memory, &share, bytes, device));
     memcpy(handle, &share, sizeof share);
     return LIERNE_OK;

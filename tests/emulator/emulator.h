@@ -59,9 +59,10 @@ void *emulator_local_at(emulator_thread *t, uint64_t address, size_t bytes, bool
 void *emulator_shared_at(emulator_thread *t, uint64_t address, size_t bytes, bool store);
 uint64_t emulator_parameter(emulator_thread *t, size_t offset);
 uint64_t emulator_local(emulator_thread *t);
-/* Loads and stores of global memory by all kernels since the last call, a vector as one. */
+/* Loads and stores of global memory by all kernels, a vector as one, and streams that were created,
+ * since the last call. */
 typedef struct emulator_counts {
-    uint64_t loads, stores;
+    uint64_t loads, stores, streams;
 } emulator_counts;
 emulator_counts emulator_take_counts(void);
 /* Accesses by which threads of several launches meet. */

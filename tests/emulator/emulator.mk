@@ -7,13 +7,14 @@ EMULATOR_OBJ := $(call emulated,$(filter-out %/addresses.c %/kernels.c,$(call fi
 EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/emulator/addresses.c)
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
-EMULATED_PROGRAMS := $(addprefix $(EMULATED)/tests/emulator/,known counts) $(EMULATED_GPU) $(EMULATED_LAUNCHED)
+EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts ranks)
+EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_OWN) $(EMULATED_GPU) $(EMULATED_LAUNCHED)
 
 $(EMULATOR): $(EMULATOR_OBJ) $(EMULATED)/tests/emulator/kernels.o
 	$(Q)$(CC) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $^ -ldl
 $(EMULATED)/tests/emulator/known: $(EMULATED)/tests/emulator/self/self.o $(EMULATOR)
 	$(LINK)
-$(EMULATED)/tests/emulator/counts: $(EMULATED)/tests/emulator/self/counts.o $(EMULATED_CUDA) $(LIB) $(EMULATOR)
+$(EMULATED_OWN): $(EMULATED)/tests/emulator/%: $(EMULATED)/tests/emulator/self/%.o $(EMULATED_CUDA) $(PARTS) $(LIB) $(EMULATOR)
 	$(LINK)
 $(EMULATED)/tests/gpu/ranks/parts.a: $(call emulated,$(filter-out $(mains),$(call files,tests/gpu/ranks/*.c)))
 	$(ARCHIVE)

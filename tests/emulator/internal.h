@@ -172,6 +172,8 @@ struct CUevent_st {
 emulator_token *emulator_event_renew(cudaEvent_t event);
 emulator_token *emulator_event_token(cudaEvent_t event);
 
+/* Streams that were created since the last call. */
+uint64_t emulator_take_streams(void);
 /* NULL and cudaStreamLegacy are a stream of the current device, too. */
 cudaStream_t emulator_stream(cudaStream_t stream);
 /* Takes the work, into the stream or into the graph that it is captured for. */

@@ -105,7 +105,8 @@ static void run_block(emulator_thread *t, const emulator_work *work, unsigned ch
 static atomic_ullong loads, stores;
 
 emulator_counts emulator_take_counts(void) {
-    return (emulator_counts){atomic_exchange(&loads, 0), atomic_exchange(&stores, 0)};
+    return (emulator_counts){atomic_exchange(&loads, 0), atomic_exchange(&stores, 0),
+                             emulator_take_streams()};
 }
 
 void emulator_run_kernel(const emulator_work *work) {

@@ -243,8 +243,15 @@ cudaError_t emulator_enqueue(cudaStream_t stream, emulator_work *work) {
     return cudaSuccess;
 }
 
+static atomic_ullong created;
+
+uint64_t emulator_take_streams(void) {
+    return atomic_exchange(&created, 0);
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     EMULATOR_TRY(emulator_ready());
+    atomic_fetch_add(&created, 1);
     cudaStream_t stream = calloc(1, sizeof *stream);
     stream->blocking = flags != cudaStreamNonBlocking;
     lock();

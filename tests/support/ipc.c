@@ -37,7 +37,8 @@ static lierne_status map(void **memory, int descriptor, size_t bytes) {
 }
 
 /* Words of a handle: process, descriptor, bytes. */
-static lierne_status alloc(void **memory, lierne_ipc_handle *handle, size_t bytes) {
+static lierne_status alloc(void **memory, lierne_ipc_handle *handle, size_t bytes, void *stream) {
+    (void)stream;
     int descriptor = memfd_create("lierne-test", MFD_CLOEXEC);
     *handle = (lierne_ipc_handle){{getpid(), descriptor, (int64_t)bytes}};
     return ftruncate(descriptor, (off_t)bytes) == 0 ? map(memory, descriptor, bytes)
@@ -68,7 +69,8 @@ static lierne_status open_chunk(void **memory, const lierne_ipc_handle *handle, 
     return status;
 }
 
-static lierne_status transfer(void *to, const void *from, size_t bytes) {
+static lierne_status transfer(void *to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
     memcpy(to, from, bytes);
     return LIERNE_OK;
 }
@@ -89,7 +91,7 @@ typedef struct copy_work {
 
 static lierne_status run_copy(void *data) {
     const copy_work *w = data;
-    return transfer(w->to, w->from, w->bytes);
+    return transfer(w->to, w->from, w->bytes, NULL);
 }
 
 static lierne_status copy(void *to, const void *from, size_t bytes, void *stream, int device) {

@@ -20,8 +20,8 @@ static void release(void *memory) {
     lierne_host_memory.free(memory);
 }
 
-static lierne_status prepare(lierne_program *program) {
-    (void)program;
+static lierne_status prepare(lierne_program *program, void *stream) {
+    (void)program, (void)stream;
     return LIERNE_OK;
 }
 

@@ -39,17 +39,20 @@ static lierne_status start_watchdog(lierne_context *context, int device) {
     return lierne_watchdog_create(context, lierne_cuda_stream_driver.enter_thread);
 }
 
-static lierne_status open_windows(lierne_context *context) {
+/* What opens and fills them works on the context's own stream. */
+static lierne_status open_windows(lierne_context *context, void *stream) {
+    context->own_stream = stream;
     LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_vmm_driver));
     return lierne_context_open_ipc(context, &lierne_cuda_ipc_driver);
 }
 
 /* What a call that fails, or one that is not the first, has made. */
-static void drop_stream(lierne_context *context, void *stream) {
+static void drop_stream(lierne_context *context, void *stream, bool again) {
     if (stream) {
         lierne_cuda_stream_destroy(stream);
     }
-    if (!context->own_stream) {
+    if (!again) {
+        context->own_stream = NULL;
         lierne_watchdog_destroy(context->watchdog);
         context->watchdog = NULL;
     }
@@ -69,13 +72,12 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     status = lierne_context_agree_all(context, status, fields, 1, NULL);
     bool again = context->own_stream != NULL;
     if (status == LIERNE_OK && !again) {
-        status = open_windows(context);
+        status = open_windows(context, stream);
     }
     if (status != LIERNE_OK || again) {
-        drop_stream(context, stream);
+        drop_stream(context, stream, again);
         return status;
     }
-    context->own_stream = stream;
     context->destroy_own_stream = lierne_cuda_stream_destroy;
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;

@@ -35,25 +35,16 @@ static words words_of(const lierne_ipc_handle *handle) {
     return w;
 }
 
-/* On a stream that is waited for: cudaMemcpy would wait for the steps of other streams. */
-static lierne_status transfer(void *to, const void *from, size_t bytes) {
-    cudaStream_t stream;
-    LIERNE_TRY(lierne_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                                 "cudaStreamCreateWithFlags"));
-    cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
-    cudaError_t synchronized = cudaStreamSynchronize(stream);
-    cudaStreamDestroy(stream);
-    return lierne_cuda_check(error != cudaSuccess ? error : synchronized, "cudaMemcpyAsync");
+/* cudaMemcpy would wait for the steps of other streams. */
+static lierne_status transfer(void *to, const void *from, size_t bytes, void *stream) {
+    LIERNE_TRY(lierne_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
+                                 "cudaMemcpyAsync"));
+    return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-static lierne_status clear(void *memory, size_t bytes) {
-    cudaStream_t stream;
-    LIERNE_TRY(lierne_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                                 "cudaStreamCreateWithFlags"));
-    cudaError_t error = cudaMemsetAsync(memory, 0, bytes, stream);
-    cudaError_t synchronized = cudaStreamSynchronize(stream);
-    cudaStreamDestroy(stream);
-    return lierne_cuda_check(error != cudaSuccess ? error : synchronized, "cudaMemsetAsync");
+static lierne_status clear(void *memory, size_t bytes, void *stream) {
+    LIERNE_TRY(lierne_cuda_check(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"));
+    return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
 static lierne_status refused(cudaError_t error, const char *call) {
@@ -62,25 +53,26 @@ static lierne_status refused(cudaError_t error, const char *call) {
 }
 
 /* Loads the kernel of the current device, which would otherwise happen in a call. */
-static lierne_status start_memory(void *memory, size_t bytes) {
+static lierne_status start_memory(void *memory, size_t bytes, void *stream) {
     struct cudaFuncAttributes attributes;
     LIERNE_TRY(refused(cudaFuncGetAttributes(&attributes, lierne_step_kernel),
                        "loading the kernel of flags"));
-    return clear(memory, bytes);
+    return clear(memory, bytes, stream);
 }
 
-static lierne_status prepare_words(void *memory, words *w, size_t bytes) {
-    LIERNE_TRY(start_memory(memory, bytes));
+static lierne_status prepare_words(void *memory, words *w, size_t bytes, void *stream) {
+    LIERNE_TRY(start_memory(memory, bytes, stream));
     LIERNE_TRY(refused(cudaIpcGetMemHandle(&w->handle, memory), "cudaIpcGetMemHandle"));
     w->process = own_process();
     w->address = (int64_t)(intptr_t)memory;
     return LIERNE_OK;
 }
 
-static lierne_status alloc_window(void **out, lierne_ipc_handle *handle, size_t bytes) {
+static lierne_status alloc_window(void **out, lierne_ipc_handle *handle, size_t bytes,
+                                  void *stream) {
     words w = {.process = 0};
     LIERNE_TRY(lierne_cuda_memory.alloc(out, bytes));
-    lierne_status status = prepare_words(*out, &w, bytes);
+    lierne_status status = prepare_words(*out, &w, bytes, stream);
     if (status != LIERNE_OK) {
         cudaFree(*out);
         return status;
@@ -152,13 +144,14 @@ static void free_shared(void *memory, const lierne_ipc_handle *handle, bool quie
     }
 }
 
-static lierne_status alloc_shared(void **out, lierne_ipc_handle *handle, size_t bytes) {
+static lierne_status alloc_shared(void **out, lierne_ipc_handle *handle, size_t bytes,
+                                  void *stream) {
     lierne_cuda_share share;
     int device;
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
     LIERNE_TRY(lierne_cuda_vmm_alloc(out, &share, bytes, device));
     memcpy(handle, &share, sizeof share);
-    lierne_status status = start_memory(*out, bytes);
+    lierne_status status = start_memory(*out, bytes, stream);
     if (status != LIERNE_OK) {
         free_shared(*out, handle, true);
     }

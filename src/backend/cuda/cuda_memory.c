@@ -125,9 +125,8 @@ static lierne_status reserve_program(device_program *d, size_t bytes) {
     return LIERNE_OK;
 }
 
-/* On a stream of its own, which is waited for: cudaMemcpy may return before ordinary host memory
- * has reached the device, and a stream that does not wait for the default one would read too early.
- */
+/* On a stream that is waited for: cudaMemcpy may return before ordinary host memory has reached the
+ * device, and a stream that does not wait for the default one would read too early. */
 static lierne_status upload(char *to, const void *from, size_t bytes, cudaStream_t stream) {
     return bytes == 0
                ? LIERNE_OK
@@ -145,7 +144,7 @@ static lierne_status upload_program(const lierne_program *p, const device_progra
     return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-static lierne_status prepare_program(lierne_program *p) {
+static lierne_status prepare_program(lierne_program *p, void *stream) {
     device_program *d = p->device;
     size_t tasks = p->tasks.count * sizeof *p->tasks.at;
     size_t blocks = p->blocks.count * sizeof *p->blocks.at;
@@ -159,12 +158,7 @@ static lierne_status prepare_program(lierne_program *p) {
     d->table = (lierne_task_table){(const lierne_task *)(const void *)d->memory,
                                    (const lierne_task_block *)(const void *)(d->memory + tasks),
                                    (const int64_t *)(const void *)(d->memory + tasks + blocks)};
-    cudaStream_t stream;
-    LIERNE_TRY(lierne_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                                 "cudaStreamCreateWithFlags"));
-    lierne_status status = upload_program(p, d, stream);
-    cudaStreamDestroy(stream);
-    return status;
+    return upload_program(p, d, stream);
 }
 
 static void discard(lierne_program *p) {

@@ -126,8 +126,8 @@ static lierne_status open_windows(lierne_context *context, const lierne_ipc_driv
     lists l = {0};
     lierne_status mine = reserve_lists(&l, (size_t)context->members.count);
     if (mine == LIERNE_OK) {
-        mine = lierne_ipc_create(&ipc, driver, context->device, context->timeout, &context->members,
-                                 context->index);
+        mine = lierne_ipc_create(&ipc, driver, context->device, context->own_stream,
+                                 context->timeout, &context->members, context->index);
     }
     lierne_status status = lierne_context_agree_all(context, mine, fields, 1, NULL);
     if (status == LIERNE_OK) {

@@ -22,20 +22,20 @@ typedef struct lierne_ipc_handle {
 
 /* What the transport needs of a device. Everything but close, copy and run is called while
  * planning, with the context's device current, or when the context ends, and may wait for the
- * device. */
+ * device. stream: of alloc, write and read, the context's own, on which nothing else is then. */
 typedef struct lierne_ipc_driver {
     const char *shares; /* by what it shares memory, for the dump */
     size_t granule;     /* chunks have whole multiples of it, in bytes */
     /* Zeroed memory that others can map. free: with quiet unset a peer may still have it mapped.
      * Errors: NO_MEMORY, UNSUPPORTED (the device cannot share memory). */
-    lierne_status (*alloc)(void **memory, lierne_ipc_handle *handle, size_t bytes);
+    lierne_status (*alloc)(void **memory, lierne_ipc_handle *handle, size_t bytes, void *stream);
     void (*free)(void *memory, const lierne_ipc_handle *handle, bool quiet);
     /* A chunk of a peer's, which may be in this process. Errors: UNSUPPORTED. */
     lierne_status (*open)(void **memory, const lierne_ipc_handle *handle, size_t bytes);
     void (*close)(void *memory, const lierne_ipc_handle *handle, int device);
     /* Between the host and a window, at once. */
-    lierne_status (*write)(void *to, const void *from, size_t bytes);
-    lierne_status (*read)(void *to, const void *from, size_t bytes);
+    lierne_status (*write)(void *to, const void *from, size_t bytes, void *stream);
+    lierne_status (*read)(void *to, const void *from, size_t bytes, void *stream);
     lierne_status (*alloc_words)(lierne_ipc_words **words);
     void (*free_words)(lierne_ipc_words *words);
     /* Enqueue on a stream of a device. */
@@ -78,6 +78,7 @@ typedef struct lierne_ipc_place {
 typedef struct lierne_ipc {
     const lierne_ipc_driver *driver;
     int device;
+    void *stream; /* the context's own */
     double timeout;
     lierne_ipc_head head; /* as it is in the first chunk; broken is not kept here */
     lierne_ipc_chunk chunks[LIERNE_IPC_CHUNKS];
@@ -96,7 +97,8 @@ typedef struct lierne_ipc {
 /* ipc_window.c. Creates the state and the first chunk, whose handle peers need. Errors: NO_MEMORY,
  * UNSUPPORTED; what there is then is to be freed with lierne_ipc_destroy, if *out is not NULL. */
 lierne_status lierne_ipc_create(lierne_ipc **out, const lierne_ipc_driver *driver, int device,
-                                double timeout, const lierne_members *members, int index);
+                                void *stream, double timeout, const lierne_members *members,
+                                int index);
 /* Maps the first chunk of a peer. Errors: UNSUPPORTED. */
 lierne_status lierne_ipc_add_peer(lierne_ipc *ipc, int index, const lierne_ipc_handle *handle,
                                   int64_t bytes);

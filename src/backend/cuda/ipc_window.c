@@ -11,7 +11,7 @@ static lierne_status publish(lierne_ipc *ipc) {
     lierne_ipc_head *head = &ipc->head;
     size_t skipped = sizeof head->broken;
     return ipc->driver->write(ipc->chunks[0].at + skipped, (char *)head + skipped,
-                              sizeof *head - skipped);
+                              sizeof *head - skipped, ipc->stream);
 }
 
 static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
@@ -28,7 +28,7 @@ static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
         least += (size_t)ipc->head.bytes[c] / 4;
     }
     bytes = ((bytes > least ? bytes : least) + granule - 1) / granule * granule;
-    LIERNE_TRY(ipc->driver->alloc(&memory, &ipc->head.handles[n], bytes));
+    LIERNE_TRY(ipc->driver->alloc(&memory, &ipc->head.handles[n], bytes, ipc->stream));
     const lierne_ipc_chunk *last = n ? &ipc->chunks[n - 1] : NULL;
     uint64_t begin = last ? last->begin + (uint64_t)ipc->head.bytes[n - 1] : 0;
     ipc->chunks[n] = (lierne_ipc_chunk){.at = memory, .begin = begin};
@@ -67,12 +67,14 @@ static lierne_status take_space(lierne_ipc_place *place, lierne_ipc *ipc, size_t
 }
 
 lierne_status lierne_ipc_create(lierne_ipc **out, const lierne_ipc_driver *driver, int device,
-                                double timeout, const lierne_members *members, int index) {
+                                void *stream, double timeout, const lierne_members *members,
+                                int index) {
     lierne_ipc *ipc;
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&ipc, 1, sizeof *ipc));
     *ipc = (lierne_ipc){.driver = driver,
                         .device = device,
+                        .stream = stream,
                         .timeout = timeout,
                         .members = *members,
                         .world = members->count,
@@ -144,7 +146,8 @@ char *lierne_ipc_own_address(const lierne_ipc *ipc, const lierne_ipc_place *plac
 /* Space that was used before has what was in it. */
 static lierne_status clear_flag(const lierne_ipc *ipc, const lierne_ipc_place *place) {
     const uint32_t empty = 0;
-    return ipc->driver->write(lierne_ipc_own_address(ipc, place), &empty, sizeof empty);
+    return ipc->driver->write(lierne_ipc_own_address(ipc, place), &empty, sizeof empty,
+                              ipc->stream);
 }
 
 /* Takes the space of retired mailboxes back that are empty. */
@@ -153,8 +156,8 @@ static void sweep(lierne_ipc *ipc) {
     for (size_t i = 0; i < ipc->retired.count; i++) {
         const lierne_ipc_place place = ipc->retired.at[i];
         uint32_t flag = 1;
-        if (ipc->driver->read(&flag, lierne_ipc_own_address(ipc, &place), sizeof flag) !=
-                LIERNE_OK ||
+        if (ipc->driver->read(&flag, lierne_ipc_own_address(ipc, &place), sizeof flag,
+                              ipc->stream) != LIERNE_OK ||
             flag != 0) {
             ipc->retired.at[kept++] = place;
         } else {
@@ -189,7 +192,7 @@ lierne_status lierne_ipc_peer_address(char **out, lierne_ipc *ipc, int index,
     }
     if (!peer->chunks[place->chunk].at) {
         lierne_ipc_head head;
-        LIERNE_TRY(ipc->driver->read(&head, peer->chunks[0].at, sizeof head));
+        LIERNE_TRY(ipc->driver->read(&head, peer->chunks[0].at, sizeof head, ipc->stream));
         LIERNE_TRY(map_chunk(ipc, index, place->chunk, &head.handles[place->chunk],
                              head.bytes[place->chunk]));
     }

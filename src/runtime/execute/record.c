@@ -208,7 +208,9 @@ lierne_status lierne_execution_record(lierne_execution *e) {
     LIERNE_TRY(lierne_alloc(&from, most_sources(e), sizeof *from));
     lierne_status status = record_all(e, from);
     lierne_mem_free(from);
-    return status == LIERNE_OK ? memory->prepare(&e->stream.recorded->program) : status;
+    return status == LIERNE_OK
+               ? memory->prepare(&e->stream.recorded->program, e->context->own_stream)
+               : status;
 }
 
 void lierne_execution_destroy_recorded(lierne_execution *e) {

@@ -31,9 +31,10 @@ typedef struct lierne_memory {
 
     /* NULL unless work is recorded while planning. Then calls on streams use these in place of
      * copy, zero and reduce. prepare: the program is recorded; may set its `device`, which discard
-     * frees. It is called again when another program has been recorded in its place, and no call
-     * uses the last one any more. launch: enqueues the tasks of one of its launches. */
-    lierne_status (*prepare)(lierne_program *program);
+     * frees, and wait for the stream, which is the context's own. It is called again when another
+     * program has been recorded in its place, and no call uses the last one any more. launch:
+     * enqueues the tasks of one of its launches. */
+    lierne_status (*prepare)(lierne_program *program, void *stream);
     void (*discard)(lierne_program *program);
     lierne_status (*launch)(const lierne_program *program, size_t launch,
                             const lierne_task_call *call, void *stream);

@@ -130,7 +130,7 @@ static void count(const kind *k, cudaStream_t stream) {
     lierne_task_call call = {.reduction = LIERNE_REDUCTION_SUM};
     record(&p, k, &call);
     cudaMemsetAsync(to_device, 0x5a, BYTES, stream);
-    check(lierne_cuda_memory.prepare(&p) == LIERNE_OK, "preparing");
+    check(lierne_cuda_memory.prepare(&p, stream) == LIERNE_OK, "preparing");
     emulator_take_counts();
     check(lierne_cuda_memory.launch(&p, 0, &call, stream) == LIERNE_OK, "a launch");
     cudaStreamSynchronize(stream);
