@@ -6,6 +6,7 @@
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
+#include "seeds.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -116,21 +117,18 @@ Test(balance, sums_are_divided_for_senders_too) {
     }
 }
 
-/* LIERNE_SEED=n runs one seed, LIERNE_SEEDS=n so many. */
 Test(balance, busiest_ranks_are_near_the_bound) {
-    const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
-    uint64_t first = one ? strtoull(one, NULL, 10) : 0;
-    uint64_t end = one ? first + 1 : many ? strtoull(many, NULL, 10) : SEEDS;
+    seed_range seeds = test_seeds(SEEDS);
     size_t before = lierne_mem_live();
-    for (uint64_t seed = first; seed < end; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         run_seed(seed);
     }
     printf("busiest rank over its bound: forward received %.3f, sent %.3f; adjoint %.3f, %.3f\n",
            (double)worst[0][0] / 1000, (double)worst[0][1] / 1000, (double)worst[1][0] / 1000,
            (double)worst[1][1] / 1000);
     printf("sums kept the busiest sender more than 5%% above its bound: %d of %llu\n", missed,
-           (unsigned long long)(end - first));
-    cr_expect_leq((uint64_t)missed * 100, end - first);
+           (unsigned long long)(seeds.end - seeds.first));
+    cr_expect_leq((uint64_t)missed * 100, seeds.end - seeds.first);
     cr_assert_eq(lierne_mem_live(), before);
 }
 

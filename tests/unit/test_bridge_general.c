@@ -2,6 +2,7 @@
 #include "unit/random_case.h"
 
 #include "routing.h"
+#include "seeds.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -29,19 +30,15 @@ static void run_random(uint64_t seed) {
     free_result(&result);
 }
 
-/* LIERNE_SEED=n runs the pair of that seed alone. A test per part, so that they run side by side.
- * Balanced routes take longer to plan: a tenth of the pairs. */
+/* A test per part, so that they run side by side; one seed is the first part's. Balanced routes
+ * take longer to plan: a tenth of the pairs. */
 static void run_part(int part) {
-    uint64_t pairs = test_routing() == LIERNE_ROUTING_BALANCED ? PAIRS / 10 : PAIRS;
-    const char *seed = getenv("LIERNE_SEED");
-    if (seed) {
-        run_random(strtoull(seed, NULL, 10));
-        return;
-    }
-    for (uint64_t i = (uint64_t)part; i < pairs; i += PARTS) {
+    seed_range seeds = test_seeds(test_routing() == LIERNE_ROUTING_BALANCED ? PAIRS / 10 : PAIRS);
+    for (uint64_t i = seeds.first + (uint64_t)part; i < seeds.end; i += PARTS) {
         run_random(i);
     }
-    printf("random pairs: seeds %d, %d ... below %d\n", part, part + PARTS, (int)pairs);
+    printf("random pairs: seeds %llu, %d apart, below %llu\n",
+           (unsigned long long)seeds.first + (unsigned)part, PARTS, (unsigned long long)seeds.end);
 }
 
 Test(bridge_general, random_pairs_0) {

@@ -1,6 +1,7 @@
 /* What crosses between nodes, with balanced routing and random nodes: against formulas that know
  * only which rank has and needs which element, and, of larger tensors, against the bounds. */
 #include "base/base.h"
+#include "seeds.h"
 #include "unit/holding.h"
 
 #include <criterion/criterion.h>
@@ -245,13 +246,10 @@ static void run_seed(uint64_t seed) {
     lierne_sim_destroy(sim);
 }
 
-/* LIERNE_SEED=n runs one seed, LIERNE_SEEDS=n so many. */
 Test(nodes, busiest_nodes_and_ranks_are_near_the_bound) {
-    const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
-    uint64_t first = one ? strtoull(one, NULL, 10) : 0;
-    uint64_t end = one ? first + 1 : many ? strtoull(many, NULL, 10) : SEEDS;
+    seed_range seeds = test_seeds(SEEDS);
     size_t before = lierne_mem_live();
-    for (uint64_t seed = first; seed < end; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         run_seed(seed);
     }
     for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
