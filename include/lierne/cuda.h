@@ -40,6 +40,15 @@
  *   a capture that continues with calls of a plan after another capture has had such calls (the
  *   context is dead then).
  *
+ * Ranks that are threads of one process. Over windows and over NCCL the call of a rank waits on the
+ * device until the other ranks call, and some functions of CUDA wait for all that runs on the
+ * device: cudaFree, cudaFreeHost, cudaDeviceSynchronize, the first use of a kernel (load kernels
+ * early: CUDA_MODULE_LOADING=EAGER). A rank that is in such a function, while another rank's call
+ * waits for a call which it has yet to make, waits until the timeout. Do not call them then; lierne
+ * does so only while a context is created or destroyed. It frees memory of plans in the order of a
+ * stream; pinned memory, and scratch which NCCL or MPI may have registered, is used again by later
+ * plans and freed with the context.
+ *
  * With more than 8 ranks in one process, set CUDA_DEVICE_MAX_CONNECTIONS to their number, or their
  * streams wait for each other. */
 #ifndef LIERNE_CUDA_H

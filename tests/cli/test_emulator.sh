@@ -89,6 +89,7 @@ for program in golden layers; do
     LIERNE_TEST_EXECUTOR=cuda run "$program on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/launched/$program"
 done
 if [ "$long" = long ]; then
+    run "memory, without pools" 300 env EMULATOR_POOLS=0 "$emulated/tests/gpu/memory"
     run "all replays" 1000 "$emulated/tests/gpu/replays"
     run "a device of one hardware queue" 300 env EMULATOR_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300
     for sm in "${kernels[@]:1}"; do

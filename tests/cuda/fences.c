@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/launch_tasks.h"
 #include "node_ranks.h"
+#include "runtime/context/context.h"
 
 #include <stdio.h>
 
@@ -318,12 +319,14 @@ static void marks(void *fence) {
               mode == cudaStreamCaptureModeGlobal,
           "a query leaves the device and the mode of captures alone");
     driver->event_destroy(event);
+    lierne_context context = {.memory = &lierne_cuda_memory};
     lierne_epochs *epochs = NULL;
-    check(driver->epochs_create(&epochs, 2) == LIERNE_OK && epochs[1].begun == 0, "epochs");
+    check(driver->epochs_create(&epochs, &context, 2) == LIERNE_OK && epochs[1].begun == 0,
+          "epochs");
     check(driver->advance(&s, &epochs[1].ended) == LIERNE_OK && epochs[1].ended == 1 &&
               epochs[0].begun == 0 && epochs[0].ended == 0,
           "a step that advances one");
-    driver->epochs_destroy(epochs);
+    driver->epochs_destroy(epochs, &context);
     driver->enter_thread(2);
     check(current_device == 2 && mode == cudaStreamCaptureModeRelaxed, "a thread of lierne's own");
     mode = cudaStreamCaptureModeGlobal;

@@ -31,6 +31,7 @@ static __attribute__((constructor)) void read_settings(void) {
                                    .seed = setting("SEED", 1),
                                    .delay = setting("DELAY", 0),
                                    .descriptors = setting("DESCRIPTORS", 1),
+                                   .pools = setting("POOLS", 1),
                                    .sm = setting("SM", 100)};
 }
 

@@ -19,6 +19,7 @@ typedef struct emulator_settings {
     int seed;        /* of every order that is drawn */
     int delay;       /* most microseconds before an operation, at random */
     int descriptors; /* 1: memory can be shared by descriptors, else by handles of CUDA IPC only */
+    int pools;       /* 1: the device has pools, for cudaMallocAsync */
     int sm;          /* 100: what the device says it is */
 } emulator_settings;
 extern emulator_settings emulator;
@@ -67,6 +68,7 @@ typedef struct emulator_memory {
     size_t bytes, room;
     int descriptor, device;
     bool host, imported, reserved, mapped; /* reserved: by cuMemAddressReserve */
+    bool ordered, freed;                   /* of cudaMallocAsync */
     unsigned access;                       /* of devices, as bits */
     emulator_shadow *shadow;               /* NULL: it is not checked */
 } emulator_memory;
@@ -111,6 +113,8 @@ typedef enum emulator_kind {
     EMULATOR_KERNEL,
     EMULATOR_COPY,
     EMULATOR_SET,
+    EMULATOR_ALLOC,
+    EMULATOR_FREE,
     EMULATOR_RECORD,
     EMULATOR_WAIT
 } emulator_kind;
@@ -135,7 +139,8 @@ emulator_work *emulator_work_create(emulator_kind kind);
 emulator_work *emulator_work_copy(const emulator_work *node);
 void emulator_work_destroy(emulator_work *work);
 void emulator_run_kernel(const emulator_work *work);
-void emulator_run_copy(const emulator_work *work); /* or a set */
+void emulator_run_copy(const emulator_work *work);  /* or a set */
+void emulator_run_alloc(const emulator_work *work); /* or a free */
 void emulator_run_record(const emulator_work *work);
 void emulator_run_wait(const emulator_work *work);
 

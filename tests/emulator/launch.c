@@ -140,6 +140,22 @@ static bool is_plain(dim3 grid, dim3 block, const emulator_entry *entry) {
            block.z == 1 && block.x <= entry->threads && entry->local_bytes <= EMULATOR_LOCAL;
 }
 
+/* A kernel is loaded when it is used first, which may wait for the device, so it does here. */
+static void load(const emulator_entry *entry) {
+    static const emulator_entry *loaded[32];
+    size_t i = 0;
+    pthread_mutex_lock(&emulator_lock);
+    while (loaded[i] && loaded[i] != entry) {
+        i++;
+    }
+    bool there = loaded[i] != NULL;
+    loaded[i] = entry;
+    pthread_mutex_unlock(&emulator_lock);
+    if (!there) {
+        emulator_wait_device(emulator_device());
+    }
+}
+
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                              size_t shared_bytes, cudaStream_t stream) {
     EMULATOR_TRY(emulator_ready());
@@ -150,6 +166,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
     EMULATOR_TRY(emulator_stream(stream)->device == emulator_device()
                      ? cudaSuccess
                      : cudaErrorInvalidResourceHandle);
+    load(entry);
     emulator_work *work = emulator_work_create(EMULATOR_KERNEL);
     work->entry = entry;
     work->blocks = grid.x;
@@ -166,6 +183,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     EMULATOR_TRY(emulator_ready());
     const emulator_entry *entry = find_entry(function);
     EMULATOR_TRY(entry ? cudaSuccess : cudaErrorInvalidDeviceFunction);
+    load(entry);
     attributes->maxThreadsPerBlock = (int)entry->threads;
     return cudaSuccess;
 }

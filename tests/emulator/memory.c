@@ -159,22 +159,69 @@ void emulator_memory_release(emulator_memory *memory) {
     free(memory);
 }
 
+/* Addresses, and pages that are not mapped yet; NULL: there are none. */
+static emulator_memory *reserve_pages(size_t bytes) {
+    emulator_memory *memory = emulator_memory_reserve(bytes, SKEW);
+    memory->descriptor = memfd_create("emulated device", MFD_CLOEXEC);
+    if (memory->descriptor < 0 || ftruncate(memory->descriptor, (off_t)memory->room) != 0) {
+        emulator_memory_release(memory);
+        return NULL;
+    }
+    return memory;
+}
+
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     EMULATOR_TRY(emulator_ready_outside_captures());
     *out = NULL;
     if (bytes == 0) {
         return cudaSuccess;
     }
-    emulator_memory *memory = emulator_memory_reserve(bytes, SKEW);
-    memory->descriptor = memfd_create("emulated device", MFD_CLOEXEC);
-    if (memory->descriptor < 0 || ftruncate(memory->descriptor, (off_t)memory->room) != 0) {
-        emulator_memory_release(memory);
-        return emulator_result(cudaErrorMemoryAllocation);
-    }
+    emulator_memory *memory = reserve_pages(bytes);
+    EMULATOR_TRY(memory ? cudaSuccess : cudaErrorMemoryAllocation);
     emulator_memory_map(memory, memory->descriptor);
     memset(emulator_memory_at(memory, memory->address), 0xd7, bytes < 65536 ? bytes : 65536);
     *out = (void *)(uintptr_t)memory->address;
     return cudaSuccess;
+}
+
+void emulator_run_alloc(const emulator_work *work) {
+    emulator_memory *memory = owner_of(work->to);
+    if (work->kind == EMULATOR_ALLOC) {
+        emulator_memory_map(memory, memory->descriptor);
+    } else {
+        emulator_memory_release(memory);
+    }
+}
+
+static cudaError_t enqueue(emulator_kind kind, const emulator_memory *memory, cudaStream_t stream) {
+    emulator_work *work = emulator_work_create(kind);
+    work->to = memory->address;
+    return emulator_result(emulator_enqueue(stream, work));
+}
+
+/* There, and gone again, when the stream comes to it; kept out of graphs. */
+cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t given) {
+    cudaStream_t stream = emulator_stream(given);
+    EMULATOR_TRY(emulator_ready());
+    EMULATOR_TRY(emulator.pools ? cudaSuccess : cudaErrorNotSupported);
+    EMULATOR_TRY(stream->capture ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+    emulator_memory *memory = reserve_pages(bytes);
+    EMULATOR_TRY(memory ? cudaSuccess : cudaErrorMemoryAllocation);
+    memory->ordered = true;
+    *out = (void *)(uintptr_t)memory->address;
+    return enqueue(EMULATOR_ALLOC, memory, stream);
+}
+
+cudaError_t cudaFreeAsync(void *at, cudaStream_t given) {
+    cudaStream_t stream = emulator_stream(given);
+    EMULATOR_TRY(emulator_ready());
+    EMULATOR_TRY(stream->capture ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+    emulator_memory *memory = owner_of((uintptr_t)at);
+    EMULATOR_TRY(memory && memory->ordered && !memory->freed && memory->address == (uintptr_t)at
+                     ? cudaSuccess
+                     : cudaErrorInvalidValue);
+    memory->freed = true;
+    return enqueue(EMULATOR_FREE, memory, stream);
 }
 
 /* It waits for all work of its device. */

@@ -41,6 +41,8 @@ static void run(const emulator_work *w) {
         return;
     } else if (w->kind == EMULATOR_KERNEL) {
         emulator_run_kernel(w);
+    } else if (w->kind == EMULATOR_ALLOC || w->kind == EMULATOR_FREE) {
+        emulator_run_alloc(w);
     } else {
         emulator_run_copy(w);
     }

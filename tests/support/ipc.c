@@ -75,6 +75,10 @@ static lierne_status transfer(void *to, const void *from, size_t bytes, void *st
     return LIERNE_OK;
 }
 
+static void wait_for_device(int device) {
+    (void)device;
+}
+
 static lierne_status alloc_words(lierne_ipc_words **words) {
     return lierne_alloc(words, 1, sizeof **words);
 }
@@ -139,7 +143,8 @@ static lierne_status run_on_stream(const lierne_ipc_step *step, void *stream, in
 #define PLAYED                                                                                     \
     .shares = "memfds", .granule = 8192, /* few messages need more chunks */                       \
         .alloc = alloc, .free = release, .open = open_chunk, .close = close_chunk,                 \
-    .write = transfer, .read = transfer, .alloc_words = alloc_words, .free_words = free_words
+    .write = transfer, .read = transfer, .alloc_words = alloc_words, .free_words = free_words,     \
+    .wait = wait_for_device
 const lierne_ipc_driver test_ipc_driver = {PLAYED, .copy = copy, .run = run};
 const lierne_ipc_driver test_ipc_stream_driver = {PLAYED, .copy = copy_on_stream,
                                                   .run = run_on_stream};

@@ -25,8 +25,8 @@ static lierne_status prepare(lierne_program *program, void *stream) {
     return LIERNE_OK;
 }
 
-static void discard(lierne_program *program) {
-    (void)program;
+static void discard(lierne_program *program, void *stream) {
+    (void)program, (void)stream;
 }
 
 /* The arguments of a launch, as a device has them: the addresses by value. */
@@ -105,11 +105,13 @@ static lierne_status begin(void *stream, void *fence) {
     return LIERNE_OK;
 }
 
-lierne_status test_epochs_create(lierne_epochs **epochs, size_t n) {
+lierne_status test_epochs_create(lierne_epochs **epochs, lierne_context *context, size_t n) {
+    (void)context;
     return lierne_alloc(epochs, n, sizeof **epochs);
 }
 
-void test_epochs_destroy(lierne_epochs *epochs) {
+void test_epochs_destroy(lierne_epochs *epochs, lierne_context *context) {
+    (void)context;
     lierne_mem_free(epochs);
 }
 

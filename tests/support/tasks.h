@@ -18,8 +18,8 @@ extern const lierne_stream_driver test_device_driver;
 lierne_memory test_untouched_memory(const char *name);
 
 /* Epochs of devices that are played; advance at once. */
-lierne_status test_epochs_create(lierne_epochs **epochs, size_t n);
-void test_epochs_destroy(lierne_epochs *epochs);
+lierne_status test_epochs_create(lierne_epochs **epochs, lierne_context *context, size_t n);
+void test_epochs_destroy(lierne_epochs *epochs, lierne_context *context);
 lierne_status test_advance(void *stream, uint64_t *epoch);
 
 /* Launches so far, of all executions. */

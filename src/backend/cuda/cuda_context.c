@@ -3,15 +3,18 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/ipc_context.h"
+#include "backend/cuda/launch_tasks.h"
 #include "lierne/cuda.h"
 #include "runtime/context/watchdog.h"
 
 #include <stdio.h>
 
 /* The current device, and a stream of lierne's own on it: one that waits for none of the caller's,
- * as the default streams of CUDA do for each other. */
+ * as the default streams of CUDA do for each other. Kernels are loaded now, because that may wait
+ * for the device, and so for other ranks. */
 static lierne_status start_device(int *device, void **stream) {
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(device), "cudaGetDevice"));
+    LIERNE_TRY(lierne_cuda_check(lierne_kernel_load(), "loading the kernels"));
     return lierne_cuda_stream_create(stream, *device);
 }
 
@@ -36,6 +39,7 @@ static lierne_status start_watchdog(lierne_context *context, int device) {
         return LIERNE_OK; /* an earlier call did */
     }
     context->device = device;
+    LIERNE_TRY(lierne_context_reserve_kept(context));
     return lierne_watchdog_create(context, lierne_cuda_stream_driver.enter_thread);
 }
 

@@ -71,7 +71,7 @@ static lierne_status prepare_words(void *memory, words *w, size_t bytes, void *s
 static lierne_status alloc_window(void **out, lierne_ipc_handle *handle, size_t bytes,
                                   void *stream) {
     words w = {.process = 0};
-    LIERNE_TRY(lierne_cuda_memory.alloc(out, bytes));
+    LIERNE_TRY(lierne_cuda_check(cudaMalloc(out, bytes), "cudaMalloc"));
     lierne_status status = prepare_words(*out, &w, bytes, stream);
     if (status != LIERNE_OK) {
         cudaFree(*out);
@@ -133,11 +133,9 @@ static lierne_cuda_share share_of(const lierne_ipc_handle *handle) {
 }
 _Static_assert(sizeof(lierne_cuda_share) <= sizeof(lierne_ipc_handle), "a share has the space");
 
-/* cudaFree waits for what the device does with its memory, cuMemUnmap does not. */
 static void free_shared(void *memory, const lierne_ipc_handle *handle, bool quiet) {
     const lierne_cuda_share share = share_of(handle);
     if (quiet) {
-        cudaDeviceSynchronize();
         lierne_cuda_vmm_free(memory, &share);
     } else {
         lierne_cuda_vmm_withdraw(&share);
@@ -170,8 +168,15 @@ static void close_shared(void *memory, const lierne_ipc_handle *handle, int devi
     const lierne_cuda_share share = share_of(handle);
     int previous;
     if (lierne_cuda_enter(device, &previous) == LIERNE_OK) {
-        cudaDeviceSynchronize();
         lierne_cuda_vmm_close(memory, &share);
+        lierne_cuda_leave(device, previous);
+    }
+}
+
+static void wait_for_device(int device) {
+    int previous;
+    if (lierne_cuda_enter(device, &previous) == LIERNE_OK) {
+        cudaDeviceSynchronize();
         lierne_cuda_leave(device, previous);
     }
 }
@@ -209,7 +214,7 @@ static lierne_status run_step(const lierne_ipc_step *step, void *stream, int dev
 
 #define ON_STREAMS                                                                                 \
     .granule = BLOCK, .write = transfer, .read = transfer, .alloc_words = alloc_words,             \
-    .free_words = free_words, .copy = copy_window, .run = run_step
+    .free_words = free_words, .wait = wait_for_device, .copy = copy_window, .run = run_step
 const lierne_ipc_driver lierne_cuda_vmm_driver = {.shares = "descriptors",
                                                   ON_STREAMS,
                                                   .alloc = alloc_shared,

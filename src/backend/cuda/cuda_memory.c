@@ -30,9 +30,27 @@ static lierne_status alloc_device(void **out, size_t bytes) {
     return lierne_cuda_check(cudaMalloc(out, bytes ? bytes : 1), "cudaMalloc");
 }
 
-/* Waits for what the device still does with it. */
 static void free_device(void *memory) {
     cudaFree(memory);
+}
+
+/* Some devices have no pools of memory: cudaMalloc then, whose free waits. */
+static lierne_status alloc_ordered(void **out, size_t bytes, void *stream) {
+    *out = NULL;
+    cudaError_t error = cudaMallocAsync(out, bytes ? bytes : 1, stream);
+    if (error == cudaErrorNotSupported) {
+        cudaGetLastError();
+        return alloc_device(out, bytes);
+    }
+    LIERNE_TRY(lierne_cuda_check(error, "cudaMallocAsync"));
+    return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+static void free_ordered(void *memory, void *stream) {
+    if (memory && cudaFreeAsync(memory, stream) != cudaSuccess) {
+        cudaGetLastError();
+        cudaFree(memory);
+    }
 }
 
 static lierne_status alloc_host(void **out, size_t bytes) {
@@ -111,15 +129,15 @@ static lierne_status check_buffer(const void *buffer, size_t align, int device, 
 }
 
 /* Space for a program; no call reads the last one any more. */
-static lierne_status reserve_program(device_program *d, size_t bytes) {
+static lierne_status reserve_program(device_program *d, size_t bytes, void *stream) {
     if (bytes <= d->capacity) {
         return LIERNE_OK;
     }
-    cudaFree(d->memory);
+    free_ordered(d->memory, stream);
     d->memory = NULL;
     d->capacity = 0;
     void *memory = NULL;
-    LIERNE_TRY(alloc_device(&memory, bytes));
+    LIERNE_TRY(alloc_ordered(&memory, bytes, stream));
     d->memory = memory;
     d->capacity = bytes;
     return LIERNE_OK;
@@ -150,21 +168,20 @@ static lierne_status prepare_program(lierne_program *p, void *stream) {
     size_t blocks = p->blocks.count * sizeof *p->blocks.at;
     size_t lists = p->lists.count * sizeof *p->lists.at;
     if (!d) {
-        LIERNE_TRY(lierne_cuda_check(lierne_kernel_load(), "loading the kernels"));
         LIERNE_TRY(lierne_alloc(&d, 1, sizeof *d));
         p->device = d;
     }
-    LIERNE_TRY(reserve_program(d, tasks + blocks + lists + 1));
+    LIERNE_TRY(reserve_program(d, tasks + blocks + lists + 1, stream));
     d->table = (lierne_task_table){(const lierne_task *)(const void *)d->memory,
                                    (const lierne_task_block *)(const void *)(d->memory + tasks),
                                    (const int64_t *)(const void *)(d->memory + tasks + blocks)};
     return upload_program(p, d, stream);
 }
 
-static void discard(lierne_program *p) {
+static void discard(lierne_program *p, void *stream) {
     device_program *d = p->device;
     if (d) {
-        cudaFree(d->memory);
+        free_ordered(d->memory, stream);
         lierne_mem_free(d);
     }
     p->device = NULL;
@@ -206,6 +223,9 @@ const lierne_memory lierne_cuda_memory = {
     .name = "cuda",
     .alloc = alloc_device,
     .free = free_device,
+    .alloc_ordered = alloc_ordered,
+    .free_ordered = free_ordered,
+    .free_waits = true,
     .alloc_host = alloc_host,
     .free_host = release_host,
     .check = check_buffer,

@@ -9,6 +9,7 @@
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/launch_tasks.h"
+#include "runtime/context/context.h"
 
 #include <string.h>
 
@@ -187,15 +188,15 @@ static lierne_status fence_create(void **out) {
 }
 
 /* Pinned host memory, which a kernel writes and the watchdog reads without a call of CUDA. */
-static lierne_status epochs_create(lierne_epochs **out, size_t n) {
+static lierne_status epochs_create(lierne_epochs **out, lierne_context *context, size_t n) {
     void *epochs = NULL;
-    LIERNE_TRY(lierne_cuda_memory.alloc_host(&epochs, n * sizeof **out));
+    LIERNE_TRY(lierne_context_alloc_kept(&epochs, context, n * sizeof **out, true));
     *out = memset(epochs, 0, n * sizeof **out);
     return LIERNE_OK;
 }
 
-static void epochs_destroy(lierne_epochs *epochs) {
-    lierne_cuda_memory.free_host(epochs);
+static void epochs_destroy(lierne_epochs *epochs, lierne_context *context) {
+    lierne_context_free_kept(context, epochs, true);
 }
 
 static lierne_status advance(void *stream, uint64_t *epoch) {

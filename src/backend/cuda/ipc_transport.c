@@ -49,6 +49,7 @@ static void batch_destroy(void *self) {
             lierne_ipc_retire_mailbox(b->ipc, &m->own);
         }
     }
+    b->ipc->batches--;
     lierne_mem_free(b->posted.slots);
     lierne_mem_free(b);
 }
@@ -57,6 +58,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     batch *b;
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->messages[0]));
     b->ipc = self;
+    b->ipc->batches++;
     b->capacity = capacity;
     lierne_status status = lierne_alloc(&b->posted.slots, capacity, sizeof *b->posted.slots);
     if (status != LIERNE_OK) {

@@ -36,6 +36,7 @@ typedef struct lierne_ipc_driver {
     /* Between the host and a window, at once. */
     lierne_status (*write)(void *to, const void *from, size_t bytes, void *stream);
     lierne_status (*read)(void *to, const void *from, size_t bytes, void *stream);
+    void (*wait)(int device); /* until its streams have passed what was enqueued */
     lierne_status (*alloc_words)(lierne_ipc_words **words);
     void (*free_words)(lierne_ipc_words *words);
     /* Enqueue on a stream of a device. */
@@ -88,7 +89,8 @@ typedef struct lierne_ipc {
     lierne_ipc_words *words;
     lierne_members members;               /* for messages; not its own */
     lierne_extents taken;                 /* the head and mailboxes, through all chunks */
-    size_t mailboxes;                     /* of batches that are alive */
+    size_t batches;                       /* alive: streams may not have passed their calls */
+    size_t mailboxes;                     /* of them */
     LIERNE_VEC(lierne_ipc_place) retired; /* of others, which a peer may still read */
     bool left;                            /* no peer has this rank's window mapped any more */
     uint64_t sent, bytes;                 /* messages, and what was copied into the window */

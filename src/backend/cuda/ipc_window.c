@@ -108,6 +108,9 @@ lierne_status lierne_ipc_add_peer(lierne_ipc *ipc, int index, const lierne_ipc_h
 }
 
 void lierne_ipc_leave(lierne_ipc *ipc) {
+    if (ipc->batches > 0) { /* calls that failed; the caller has waited for all others */
+        ipc->driver->wait(ipc->device);
+    }
     for (int r = 0; ipc->peers && r < ipc->world; r++) {
         lierne_ipc_peer *peer = &ipc->peers[r];
         for (int c = 0; peer->chunks && c < LIERNE_IPC_CHUNKS; c++) {

@@ -128,7 +128,7 @@ static lierne_status fill_variable(lierne_context *context, const lierne_bridge_
     lierne_status status = fill_saved(context, &samples, &again, &model);
     lierne_bridge_sides_destroy(&again);
     if (status == LIERNE_OK) {
-        status = lierne_bridge_counts_create(counts, context->memory, spec, &model, parts);
+        status = lierne_bridge_counts_create(counts, context, spec, &model, parts);
     }
     for (int d = 0; d < 2; d++) {
         lierne_mem_free(model.side[d].owned.at);

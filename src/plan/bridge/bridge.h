@@ -40,13 +40,13 @@ typedef struct lierne_bridge_counts {
     lierne_route *model[2]; /* of forward and adjoint, one element per sample */
     int64_t samples[2];     /* of this rank at the source and at the destination */
     int64_t *rows[2];       /* of each of them, where a device of the context can read them too */
-    const lierne_memory *memory; /* of the context */
-    int64_t *first[2];           /* running sums: the first row of each, and the end */
-    int64_t most;                /* rows of a sample */
-    int64_t width;               /* elements of a row */
+    lierne_context *context;
+    int64_t *first[2]; /* running sums: the first row of each, and the end */
+    int64_t most;      /* rows of a sample */
+    int64_t width;     /* elements of a row */
 } lierne_bridge_counts;
 /* Both leave nothing behind on failure. */
-lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lierne_memory *memory,
+lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, lierne_context *context,
                                           const lierne_bridge_spec *spec,
                                           const lierne_plan_parts *model, lierne_plan_parts *parts);
 void lierne_bridge_counts_destroy(lierne_bridge_counts *counts);

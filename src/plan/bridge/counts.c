@@ -12,17 +12,18 @@
 
 static lierne_status alloc_rows(const lierne_bridge_counts *c, int64_t samples, int64_t **rows) {
     void *memory = NULL;
-    if (!c->memory->alloc_host) {
+    if (!c->context->memory->alloc_host) {
         return lierne_alloc(rows, (size_t)samples, sizeof **rows);
     }
-    LIERNE_TRY(c->memory->alloc_host(&memory, (size_t)(samples + 1) * sizeof **rows));
+    LIERNE_TRY(lierne_context_alloc_kept(&memory, c->context, (size_t)(samples + 1) * sizeof **rows,
+                                         true));
     *rows = memory;
     return LIERNE_OK;
 }
 
 static void free_rows(const lierne_bridge_counts *c, int64_t *rows) {
-    if (rows && c->memory->alloc_host) {
-        c->memory->free_host(rows);
+    if (rows && c->context->memory->alloc_host) {
+        lierne_context_free_kept(c->context, rows, true);
     } else {
         lierne_mem_free(rows);
     }
@@ -174,13 +175,13 @@ static lierne_status fill_counts(lierne_bridge_counts *c, const lierne_bridge_sp
 }
 
 /* Takes the routes of model; those of parts, equal to them, become the ones that run. */
-lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lierne_memory *memory,
+lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, lierne_context *context,
                                           const lierne_bridge_spec *spec,
                                           const lierne_plan_parts *model,
                                           lierne_plan_parts *parts) {
     lierne_bridge_counts *c;
     LIERNE_TRY(lierne_alloc(&c, 1, sizeof *c));
-    c->memory = memory;
+    c->context = context;
     c->model[0] = model->side[0].route;
     c->model[1] = model->side[1].route;
     lierne_status status = fill_counts(c, spec, model, parts);

@@ -124,6 +124,7 @@ void lierne_context_clear(lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
         context->carriers[i].transport->close(context->carriers[i].self);
     }
+    lierne_context_drop_kept(context);
     if (context->own_stream && context->destroy_own_stream) {
         context->destroy_own_stream(context->own_stream);
     }

@@ -96,6 +96,14 @@ typedef struct lierne_context_memory {
     void *block; /* that it is part of, where it is ordinary memory; NULL: a transport's */
 } lierne_context_memory;
 
+/* Memory of a device that is freed with the context. */
+typedef struct lierne_kept {
+    void *memory;
+    size_t bytes;
+    bool host;  /* of alloc_host */
+    bool taken; /* else it can be used again */
+} lierne_kept;
+
 struct lierne_group;
 typedef struct lierne_watchdog lierne_watchdog;
 
@@ -114,7 +122,8 @@ struct lierne_context {
     const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     void *own_stream; /* for what lierne enqueues by itself; NULL: it needs none */
-    void (*destroy_own_stream)(void *stream);  /* or NULL */
+    void (*destroy_own_stream)(void *stream); /* or NULL */
+    LIERNE_VEC(lierne_kept) kept;
     lierne_watchdog *watchdog;                 /* or NULL: nothing outlives its end on a stream */
     const lierne_device_memory *device_memory; /* that is rejected here, or NULL: none was loaded */
     void *device_driver;                       /* of it */
@@ -205,10 +214,18 @@ bool lierne_context_is_unused(lierne_context *context, const lierne_transport *t
 /* context_heap.c. The heap of a transport that has one, or NULL. */
 struct lierne_heap;
 struct lierne_heap *lierne_context_heap(const lierne_context *context);
-/* Memory for scratch and staging slots, of the heap where it has space; freed here. */
-lierne_status lierne_context_alloc_scratch(void **out, const lierne_context *context,
-                                           int64_t bytes);
-void lierne_context_free_scratch(const lierne_context *context, void *memory);
+/* Memory for scratch and staging slots, of the heap where it has space; freed here. Neither waits
+ * for a device. */
+lierne_status lierne_context_alloc_scratch(void **out, lierne_context *context, int64_t bytes);
+void lierne_context_free_scratch(lierne_context *context, void *memory);
+/* context_kept.c. Memory of the kind of buffers, or of its alloc_host. If its free waits
+ * (memory.h), the context keeps what is freed, uses it again, and frees it at its end (drop_kept).
+ * reserve_kept: with the context, so that plans leave nothing on the heap. */
+LIERNE_PRIVATE lierne_status lierne_context_alloc_kept(void **out, lierne_context *context,
+                                                       size_t bytes, bool host);
+LIERNE_PRIVATE void lierne_context_free_kept(lierne_context *context, void *memory, bool host);
+LIERNE_PRIVATE lierne_status lierne_context_reserve_kept(lierne_context *context);
+void lierne_context_drop_kept(lierne_context *context);
 /* Adds a chunk to the heap of a transport, which need not be one of the context yet: of the
  * greatest bytes of any rank; where that is 0, or the heap does not grow, none. What the ranks
  * cannot add together is no error. Collective, waits for all ranks. Errors, of all ranks: those of

@@ -23,17 +23,39 @@ lierne_heap *lierne_context_heap(const lierne_context *context) {
     return carrier ? carrier->transport->registers->heap(carrier->self) : NULL;
 }
 
-lierne_status lierne_context_alloc_scratch(void **out, const lierne_context *context,
-                                           int64_t bytes) {
-    lierne_heap *heap = lierne_context_heap(context);
-    *out = heap && bytes > 0 ? lierne_heap_take(heap, bytes) : NULL;
-    return *out ? LIERNE_OK : context->memory->alloc(out, (size_t)bytes);
+/* Whether a library that a transport calls may map the memory, or register it. */
+static bool is_shared(const lierne_context *context) {
+    bool shared = provider(context) != NULL;
+    for (int i = 0; i < context->ncarriers; i++) {
+        shared |= context->carriers[i].takes != NULL;
+    }
+    return shared;
 }
 
-void lierne_context_free_scratch(const lierne_context *context, void *memory) {
+static lierne_status alloc_outside(void **out, lierne_context *context, int64_t bytes) {
+    return context->memory->alloc_ordered && !is_shared(context)
+               ? context->memory->alloc_ordered(out, (size_t)bytes, context->own_stream)
+               : lierne_context_alloc_kept(out, context, (size_t)bytes, false);
+}
+
+static void free_outside(lierne_context *context, void *memory) {
+    if (context->memory->free_ordered && !is_shared(context)) {
+        context->memory->free_ordered(memory, context->own_stream);
+    } else {
+        lierne_context_free_kept(context, memory, false);
+    }
+}
+
+lierne_status lierne_context_alloc_scratch(void **out, lierne_context *context, int64_t bytes) {
+    lierne_heap *heap = lierne_context_heap(context);
+    *out = heap && bytes > 0 ? lierne_heap_take(heap, bytes) : NULL;
+    return *out ? LIERNE_OK : alloc_outside(out, context, bytes);
+}
+
+void lierne_context_free_scratch(lierne_context *context, void *memory) {
     lierne_heap *heap = lierne_context_heap(context);
     if (!heap || !lierne_heap_give(heap, memory)) {
-        context->memory->free(memory);
+        free_outside(context, memory);
     }
 }
 

@@ -33,7 +33,7 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
 /* Takes the memory of an execution, which can only be destroyed afterwards; none if a peer may
  * still use it. */
 lierne_spare lierne_execution_take_spare(lierne_execution *e);
-void lierne_spare_free(const lierne_context *context, lierne_spare *spare);
+void lierne_spare_free(lierne_context *context, lierne_spare *spare);
 /* Before a begin: sets the number of its plan, which call of the plan and direction it is, and the
  * match id of its messages. All are the same on every rank; no other execution in flight has the
  * same match id. */

@@ -50,7 +50,7 @@ static void list_postings(first_messages *m) {
 /* Everything that can fail on this rank alone. */
 static lierne_status prepare_messages(first_messages *m, const lierne_execution *forward,
                                       const lierne_execution *adjoint, const bool *met) {
-    const lierne_context *context = m->context;
+    lierne_context *context = m->context;
     const lierne_stream_driver *driver = context->stream_driver;
     bool *listed;
     void *memory = NULL;

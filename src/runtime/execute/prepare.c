@@ -189,7 +189,7 @@ static lierne_status take_host_memory(lierne_execution *e, lierne_spare *spare) 
         e->host.capacity = spare->host_bytes;
         spare->host_memory = NULL;
     } else {
-        LIERNE_TRY(e->context->memory->alloc_host(&memory, (size_t)e->host.reserved));
+        LIERNE_TRY(lierne_context_alloc_kept(&memory, e->context, (size_t)e->host.reserved, true));
     }
     e->host.at = memory;
     return LIERNE_OK;
@@ -301,7 +301,7 @@ static void drop_execution(lierne_activity *activity) {
         lierne_context_free_scratch(e->context, e->memory.at);
     }
     if (quiet && e->host.at) {
-        e->context->memory->free_host(e->host.at);
+        lierne_context_free_kept(e->context, e->host.at, true);
     }
     lierne_shared_output_destroy(e->output, quiet);
     lierne_mem_free(e->flight.waiting);
@@ -341,12 +341,12 @@ lierne_spare lierne_execution_take_spare(lierne_execution *e) {
     return spare;
 }
 
-void lierne_spare_free(const lierne_context *context, lierne_spare *spare) {
+void lierne_spare_free(lierne_context *context, lierne_spare *spare) {
     if (spare->memory) {
         lierne_context_free_scratch(context, spare->memory);
     }
     if (spare->host_memory) {
-        context->memory->free_host(spare->host_memory);
+        lierne_context_free_kept(context, spare->host_memory, true);
     }
     *spare = (lierne_spare){0};
 }

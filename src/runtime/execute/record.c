@@ -215,7 +215,7 @@ lierne_status lierne_execution_record(lierne_execution *e) {
 
 void lierne_execution_destroy_recorded(lierne_execution *e) {
     if (e->stream.recorded) {
-        e->context->memory->discard(&e->stream.recorded->program);
+        e->context->memory->discard(&e->stream.recorded->program, e->context->own_stream);
         lierne_program_destroy(&e->stream.recorded->program);
         lierne_mem_free(e->stream.recorded->launches);
         lierne_mem_free(e->stream.recorded);

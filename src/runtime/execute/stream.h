@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+struct lierne_context;
+
 /* How many calls of an execution streams have reached and passed, in memory that a device writes
  * and the host reads: of replays, which have no host that could tell, and of calls that the host is
  * far ahead of. */
@@ -38,8 +40,9 @@ typedef struct lierne_stream_driver {
     lierne_status (*event_query)(void *event, bool *passed);
     /* All NULL where there are no events, or n epochs of an execution: zeros, created while
      * planning. advance: a stream adds 1 to a word of them when it gets there. */
-    lierne_status (*epochs_create)(lierne_epochs **epochs, size_t n);
-    void (*epochs_destroy)(lierne_epochs *epochs);
+    lierne_status (*epochs_create)(lierne_epochs **epochs, struct lierne_context *context,
+                                   size_t n);
+    void (*epochs_destroy)(lierne_epochs *epochs, struct lierne_context *context);
     lierne_status (*advance)(void *stream, uint64_t *epoch);
     /* NULL, or prepares a thread of lierne's own for the device of a context. */
     void (*enter_thread)(int device);

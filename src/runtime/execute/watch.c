@@ -109,7 +109,7 @@ static lierne_status check_calls(lierne_watched *watched, double now, bool *pass
 }
 
 static lierne_status create_epochs(lierne_watch *w, const lierne_stream_driver *driver) {
-    LIERNE_TRY(driver->epochs_create(&w->epochs, 2));
+    LIERNE_TRY(driver->epochs_create(&w->epochs, w->execution->context, 2));
     w->replays = (lierne_counted_calls){.epochs = &w->epochs[0], .enqueued = LIERNE_REPLAYS};
     w->more.epochs = &w->epochs[1];
     return LIERNE_OK;
@@ -151,7 +151,7 @@ void lierne_execution_destroy_watch(lierne_execution *e) {
         destroy_event(e, e->stream.watch->calls[i].ended);
     }
     if (e->stream.watch->epochs) {
-        driver_of(e)->epochs_destroy(e->stream.watch->epochs);
+        driver_of(e)->epochs_destroy(e->stream.watch->epochs, e->context);
     }
     lierne_mem_free(e->stream.watch);
 }

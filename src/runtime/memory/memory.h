@@ -12,6 +12,13 @@ typedef struct lierne_memory {
     /* Memory for scratch and staging slots; its contents do not matter. */
     lierne_status (*alloc)(void **out, size_t bytes);
     void (*free)(void *memory);
+    /* NULL, or the same for memory that no peer maps and no transport registers. stream: the
+     * context's own. free_ordered takes effect in the order of the stream, and does not wait. */
+    lierne_status (*alloc_ordered)(void **out, size_t bytes, void *stream);
+    void (*free_ordered)(void *memory, void *stream);
+    /* free and free_host wait for everything on the device, also for calls of other ranks in this
+     * process, which may wait for this rank: lierne_context_free_kept calls neither. */
+    bool free_waits;
     /* NULL, or where the host cannot read and write this kind: memory that both the host and the
      * device can, for messages of transports that read only the host's. */
     lierne_status (*alloc_host)(void **out, size_t bytes);
@@ -35,7 +42,7 @@ typedef struct lierne_memory {
      * program has been recorded in its place, and no call uses the last one any more. launch:
      * enqueues the tasks of one of its launches. */
     lierne_status (*prepare)(lierne_program *program, void *stream);
-    void (*discard)(lierne_program *program);
+    void (*discard)(lierne_program *program, void *stream);
     lierne_status (*launch)(const lierne_program *program, size_t launch,
                             const lierne_task_call *call, void *stream);
 } lierne_memory;

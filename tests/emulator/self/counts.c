@@ -144,7 +144,7 @@ static void count(const kind *k, cudaStream_t stream) {
            (unsigned long long)counts.stores, each);
     check(memcmp(expected, got, BYTES) == 0, "values of the host");
     check(each <= k->most, k->name);
-    lierne_cuda_memory.discard(&p);
+    lierne_cuda_memory.discard(&p, stream);
     lierne_program_destroy(&p);
 }
 

@@ -1,5 +1,6 @@
 /* Two ranks of one process on the emulated device, over windows: plans that come and go take no
- * stream each, for a device has few queues. Last line: N passed, N failed. */
+ * stream each, for a device has few queues, and do not wait for calls that wait for their rank.
+ * Last line: N passed, N failed. */
 #include "lierne/collective.h"
 #include "lierne/cuda.h"
 #include "node_ranks.h"
@@ -8,7 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
-enum { PAIR = 2, COUNT = 5000, BYTES = PAIR * COUNT * 8, PLANS = 5 };
+enum { PAIR = 2, COUNT = 5000, BYTES = PAIR * COUNT * 8, PLANS = 5, MANY = 12 };
 
 typedef struct pair_rank {
     int rank;
@@ -57,6 +58,44 @@ static void check_passed(const pair_rank *r) {
           "the calls of a stream");
 }
 
+static lierne_plan *make_sum(const pair_rank *r) {
+    const lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                         .count = COUNT,
+                                         .dtype = LIERNE_DTYPE_BF16,
+                                         .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    lierne_plan *plan = NULL;
+    check(lierne_plan_create_all_reduce(&plan, r->context, &spec) == LIERNE_OK, "planning");
+    return plan;
+}
+
+/* What rank 1 frees with a plan (tables, scratch, and counters of many calls in flight) it frees
+ * while the call of rank 0 waits for its own, on the same device. */
+static void *destroy_while_a_call_waits(void *rank) {
+    pair_rank r = open_pair((int)(intptr_t)rank);
+    lierne_plan *used = make_exchange(&r), *dropped = make_sum(&r);
+    for (int i = 0; i < MANY; i++) {
+        call(&r, dropped);
+    }
+    check_passed(&r);
+    meet_ranks();
+    if (r.rank == 0) {
+        call(&r, used);
+    }
+    meet_ranks();
+    if (r.rank == 1) {
+        check(lierne_plan_destroy(dropped) == LIERNE_OK, "a plan");
+        call(&r, used);
+    }
+    check_passed(&r);
+    meet_ranks();
+    if (r.rank == 0) {
+        check(lierne_plan_destroy(dropped) == LIERNE_OK, "a plan");
+    }
+    check(lierne_plan_destroy(used) == LIERNE_OK, "a plan");
+    close_pair(&r);
+    return NULL;
+}
+
 static void *count_streams(void *rank) {
     pair_rank r = open_pair((int)(intptr_t)rank);
     emulator_take_counts();
@@ -77,5 +116,6 @@ static void *count_streams(void *rank) {
 
 int main(void) {
     run_n_ranks(PAIR, count_streams);
+    run_n_ranks(PAIR, destroy_while_a_call_waits);
     return print_checks();
 }
