@@ -23,6 +23,7 @@
  * Full. Any layout to any layout, overlap with computation, changes from step to step.
  *
  *   lierne/layout.h        placements in DTensor's words
+ *   lierne/packing.h       packed sequences: segments cut over context-parallel ranks
  *   lierne/redistribute.h  the central operation: from one layout to another
  *   lierne/plan.h          requests in flight, coalesced plans, lierne_plan_update_shape
  *   lierne/sparse.h        graphs, (rank, row) references, partitions
@@ -76,6 +77,7 @@
 #include "lierne/hang.h"
 #include "lierne/layout.h"
 #include "lierne/megatron.h"
+#include "lierne/packing.h"
 #include "lierne/plan.h"
 #include "lierne/redistribute.h"
 #include "lierne/route.h"

@@ -55,14 +55,6 @@ typedef enum lierne_bridge_output {
         1 /* the rows that it owns by gradient_owner, in gradient_storage */
 } lierne_bridge_output;
 
-/* The order of the rows of a 2-D tensor [rows, hidden]. An encoder that emits [S, B, H] and
- * flattens it has sequence-major rows, of which consecutive ones belong to different samples
- * (Megatron-LM#4021 and similar). */
-typedef enum lierne_row_order {
-    LIERNE_ROW_ORDER_SAMPLE_MAJOR = 0,  /* row b * S + s */
-    LIERNE_ROW_ORDER_SEQUENCE_MAJOR = 1 /* row s * B + b, of the B samples of a dp rank */
-} lierne_row_order;
-
 /* A bridge to plan. Begin with LIERNE_BRIDGE_SPEC_INIT, or set size to sizeof(lierne_bridge_spec),
  * sequence_axis to -1 and the rest to zero. Every field must be the same on every rank. */
 typedef struct lierne_bridge_spec {

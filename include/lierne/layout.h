@@ -1,7 +1,8 @@
 /* A layout says where a tensor lives on a grid: for each dim of the grid one placement, in the
- * words of PyTorch's DTensor (Shard, Replicate, Partial), with three more: SHARD_ZIGZAG, the
- * load-balanced context-parallel split; SHARD_ROWS, an owner for every index from a map; and AT,
- * for a tensor that only one coordinate holds, such as a pipeline stage.
+ * words of PyTorch's DTensor (Shard, Replicate, Partial), with more: SHARD_ZIGZAG, the
+ * load-balanced context-parallel split; SHARD_ROWS, an owner for every index from a map; AT, for a
+ * tensor that only one coordinate holds, such as a pipeline stage; and cuts of packed sequences
+ * (lierne/packing.h): SHARD_SEGMENTS, SEGMENT_ZIGZAG and SEGMENT_SHARD.
  *
  * A tensor has a global shape of 1 to LIERNE_MAX_AXES axes, row-major. A rank's local tensor has
  * as many axes, each cut to what the rank holds, row-major without gaps.
@@ -28,6 +29,7 @@
 #define LIERNE_LAYOUT_H
 
 #include "lierne/grid.h"
+#include "lierne/packing.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,8 +74,13 @@ typedef enum lierne_placement_kind {
         2, /* 2n chunks; coordinate c holds chunks c and 2n-1-c, in that order */
     LIERNE_PLACEMENT_SHARD_ROWS = 3, /* a map names the owner of every index: see rows below */
     LIERNE_PLACEMENT_PARTIAL =
-        4,                  /* every coordinate holds a contribution; the value is their sum */
-    LIERNE_PLACEMENT_AT = 5 /* only coordinate `at` holds it */
+        4,                   /* every coordinate holds a contribution; the value is their sum */
+    LIERNE_PLACEMENT_AT = 5, /* only coordinate `at` holds it */
+    LIERNE_PLACEMENT_SHARD_SEGMENTS = 6, /* whole segments, by the packing's owner; one dim */
+    LIERNE_PLACEMENT_SEGMENT_ZIGZAG =
+        7, /* of every padded segment, coordinate c of n has chunks c and 2n-1-c of 2n equal ones */
+    LIERNE_PLACEMENT_SEGMENT_SHARD =
+        8 /* of every padded segment one contiguous share, by `share` */
 } lierne_placement_kind;
 
 /* How SHARD divides `size` indices among the n coordinates of its dim. */
@@ -90,7 +97,8 @@ typedef enum lierne_share_rule {
  * always be 0: balanced shares, and the slowest dim cuts an axis first. */
 typedef struct lierne_placement {
     lierne_placement_kind kind;
-    /* SHARD, SHARD_ZIGZAG, SHARD_ROWS: the axis. */
+    /* SHARD, SHARD_ZIGZAG, SHARD_ROWS: the axis. SHARD_SEGMENTS, SEGMENT_ZIGZAG, SEGMENT_SHARD: the
+     * packed axis. */
     int axis;
     /* AT: the coordinate. */
     int at;
@@ -104,7 +112,7 @@ typedef struct lierne_placement {
      * (i, j) of (axis, axis2) at rows[i * shape[axis2] + j]. Indices are global, and the map is the
      * same on every rank. */
     const int32_t *rows;
-    /* SHARD without counts: the sizes of the shares. */
+    /* SHARD without counts, SEGMENT_SHARD: the sizes of the shares. */
     lierne_share_rule share;
     /* SHARD, SHARD_ZIGZAG: if several dims cut one axis, the dim with the lower cut_order cuts
      * first (if equal, the slower dim), and each next dim cuts the parts that the one before made.
@@ -122,6 +130,16 @@ typedef struct lierne_placement {
  * of `axis` unless its own bit in full_axes is set. */
 typedef enum lierne_storage { LIERNE_STORAGE_FULL = 0, LIERNE_STORAGE_COMPACT = 1 } lierne_storage;
 
+/* Cuts of a packed axis. SHARD_SEGMENTS comes first, then the one segment cut (SEGMENT_ZIGZAG or
+ * SEGMENT_SHARD), if any. SHARD and SHARD_ZIGZAG of the axis follow by cut_order, each of the rows
+ * that are left, padding included, in the order of the buffer: so SHARD over cp without a segment
+ * cut is one contiguous share of the whole padded sequence, and SHARD over tp behind a
+ * SEGMENT_ZIGZAG over cp is a contiguous part of the cp rank's rows (sequence parallelism). A cut
+ * takes the same tokens whether buffers have padding rows or not.
+ *
+ * Buffers of a packed axis. COMPACT: the rows that the rank has. FULL: all rows that SHARD_SEGMENTS
+ * leaves to the rank, of which only its own are read or written. */
+
 typedef struct lierne_layout lierne_layout;
 
 /* A layout to create. Set size to sizeof(lierne_layout_spec) and the rest to zero first. */
@@ -135,6 +153,11 @@ typedef struct lierne_layout_spec {
     const lierne_placement *placements; /* one per dim of the view, in the order of the dims; may be
                                            NULL if the view has no dims */
     uint32_t full_axes;                 /* bit a set: axis a is stored FULL, else COMPACT */
+    /* A packed axis (lierne/packing.h): packing is not NULL, packed_axis is the axis, and
+     * shape[packed_axis] the number of tokens. segments and packing: both, or neither. */
+    int packed_axis;
+    const lierne_segments *segments;
+    const lierne_packing *packing;
 } lierne_layout_spec;
 
 /* Creates a layout. *out is NULL on failure; free it with lierne_layout_destroy. Errors: INVALID
@@ -144,20 +167,32 @@ typedef struct lierne_layout_spec {
  * full_axes beyond the axes; rows NULL, an owner out of range, two maps of two axes, one whose axes
  * are the same; compact rows of two axes that are not neighbours), INDIVISIBLE (zigzag over n > 1:
  * the axis by 2n and by the dims that cut it before), UNKNOWN_VIEW, OVERFLOW (more than 2^60 bytes,
- * empty axes counted as 1), NO_MEMORY. */
+ * empty axes counted as 1), NO_MEMORY.
+ *
+ * Of a packing, in this order: INVALID (a segment cut or SHARD_SEGMENTS of an axis without packing;
+ * one of segments and packing without the other; packed_axis; boundaries that do not begin with 0
+ * or descend), OVERFLOW (more than 2^60 tokens, or bytes of padded rows), INVALID (boundaries that
+ * do not end with the size of the axis; align below 0, or given with padded boundaries; padded
+ * boundaries that do not begin with 0 or descend; a lead below 0; a segment without space for lead
+ * and tokens; order that is no permutation; store, padding or row_order out of range; counts or a
+ * map of the axis; two dims SHARD_SEGMENTS, two segment cuts; owner missing, out of range, or given
+ * without SHARD_SEGMENTS; SEQUENCE_MAJOR with UNPADDED or with unequal padded lengths), INDIVISIBLE
+ * (a padded length by 2n of a SEGMENT_ZIGZAG over n > 1; the rows that are left to a SHARD_ZIGZAG
+ * by 2n). */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
 LIERNE_API void lierne_layout_destroy(lierne_layout *layout);
 
 /* Shape of a rank's buffer: naxes sizes, written into shape (compact rows of two axes: the outer of
- * the two in memory has the number of own rows, the other is 1). A rank that holds nothing (outside
+ * the two in memory has the number of own rows, the other is 1; a packed axis: its rows, padding
+ * rows included where the store is PADDED). A rank that holds nothing (outside
  * the grid, or not AT its coordinate) has zeros. Errors: INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout,
                                                  int rank);
 
 /* Elements of a rank's buffer (the product of its shape) and, of these, elements that it owns
- * (fewer where the storage is full). Either output may be NULL. Errors: INVALID (layout NULL),
- * NO_MEMORY. */
+ * (fewer where the storage is full; padding is nobody's). Either output may be NULL. Errors:
+ * INVALID (layout NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
                                                     const lierne_layout *layout, int rank);
 
@@ -170,7 +205,8 @@ typedef struct lierne_box {
 } lierne_box;
 
 /* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
- * slowest (with a map of two axes: the other axes slowest, then its axis, then axis2). Writes their
+ * slowest (with a map of two axes: the other axes slowest, then its axis, then axis2). On a packed
+ * axis start and size count tokens, and rows that are in no box are padding. Writes their
  * number into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is
  * the caller's. Errors: INVALID (layout or count NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,

@@ -216,14 +216,17 @@ LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const li
  * reused: from the third call on, a shape that is no larger than those before allocates neither
  * scratch nor staging memory. If any rank fails, every rank gets the same error and keeps the
  * old shape. A row map stays, with the sizes of the axes that it indexes. Errors: INVALID (NULL; a
- * plan of another kind, or with variable_rows; another size of an axis that a row map indexes;
+ * plan of another kind, or with variable_rows; another size of an axis that a row map indexes or
+ * that is packed;
  * counts that do not add up to the new size; a shape that the creating function rejects),
  * INDIVISIBLE, BUSY, MISMATCH, OVERFLOW, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape);
 
 /* Whether this rank's result is a contiguous part of its input: *offset is its first element there,
  * or -1 if it is not. With an offset, call the direction with out NULL, which copies nothing, and
- * read the result from in + *offset. Not collective. Errors: INVALID (NULL, direction). */
+ * read the result from in + *offset. A packed result whose padding rows are set to zero is no
+ * alias; with LIERNE_PADDING_KEEP they have what they have in the input. Not collective. Errors:
+ * INVALID (NULL, direction). */
 LIERNE_API lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                                lierne_direction direction);
 

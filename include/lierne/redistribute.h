@@ -11,7 +11,13 @@
  * element sums for itself, or, where that moves more elements, one of them sums and sends the sum
  * to the others.
  *
- * PARTIAL at a destination is rejected: a value has no natural division into contributions. */
+ * PARTIAL at a destination is rejected: a value has no natural division into contributions.
+ *
+ * Layouts may be packed (lierne/packing.h), on either side or both: token t moves to where the
+ * destination has it, padded or not, whichever way either side cuts it. Both must have the same
+ * cu_seqlens; an axis without a packing has the same number of indices and counts as equal. No
+ * padding moves. Padding rows of an output are set to zero or kept, as the packing of that side
+ * says; rows of a full buffer that are another rank's are never touched. */
 #ifndef LIERNE_REDISTRIBUTE_H
 #define LIERNE_REDISTRIBUTE_H
 
@@ -33,10 +39,11 @@ extern "C" {
  * receive at least, whatever the algorithm. nodes: the node of every rank of the world, or NULL:
  * all on one node. Pure: not collective; may run in many threads at once. Costs time and memory in
  * proportion to the ranks that hold or need elements that this rank holds or needs, its replicas
- * included, and under SHARD_ROWS to the indices that it holds or needs. Where R replicas send to
+ * included, and under SHARD_ROWS to the indices that it holds or needs; with a packing also to the
+ * segments, for each of these ranks. Where R replicas send to
  * N ranks that hold nothing of it, each replica takes time in proportion to R * N.
- * Errors: INVALID (NULL; layouts of different shape, dtype or world size; rank not in the world);
- * UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY. */
+ * Errors: INVALID (NULL; layouts of different shape, dtype, world size or segments; rank not in the
+ * world); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
                                                           int64_t *min_elements,
                                                           const lierne_layout *src,
@@ -106,11 +113,11 @@ typedef struct lierne_redistribute_spec {
  * rank fails, every rank gets the same error, no plan exists, and *out is NULL. The spec
  * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
- * shape, dtype or world size, a world size that is not the context's, a grid with a rank that is no
- * member, max_inflight, routing, shared_output); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst;
- * shared_output in a context for device memory); MISMATCH (ranks disagree on the spec; the message
- * names the field, as src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED;
- * TRANSPORT. Thread safety: a context serves one thread at a time. */
+ * shape, dtype, world size or segments, a world size that is not the context's, a grid with a rank
+ * that is no member, max_inflight, routing, shared_output); UNSUPPORTED (a PARTIAL dim in dst or
+ * adjoint_dst; shared_output in a context for device memory); MISMATCH (ranks disagree on the spec;
+ * the message names the field, as src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT;
+ * PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);
 

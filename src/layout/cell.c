@@ -2,7 +2,7 @@
  *
  * A cell's part of an axis is a list of spans: what its coordinates' cuts leave, and of that what
  * maps of the axis give it. Its boxes are the combinations of such spans. */
-#include "layout/layout.h"
+#include "layout/packed.h"
 
 #include <string.h>
 
@@ -76,6 +76,19 @@ static lierne_status keep_owned(lierne_spans *spans, const lierne_layout *layout
     return LIERNE_OK;
 }
 
+/* Sets the spans of the packed axis, which have their places in the buffer. */
+static lierne_status replace_packed(lierne_spans *spans, const lierne_layout *layout,
+                                    const lierne_cell *cell,
+                                    lierne_status (*fill)(lierne_span_list *, const lierne_layout *,
+                                                          const lierne_cell *)) {
+    lierne_spans *axis = &spans[layout->packed->axis];
+    axis->list.count = 0;
+    lierne_status status = fill(&axis->list, layout, cell);
+    axis->at = axis->list.at;
+    axis->count = axis->list.count;
+    return status;
+}
+
 lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
                                   const lierne_cell *cell) {
     for (int a = 0; a < layout->naxes; a++) {
@@ -83,8 +96,10 @@ lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layo
         spans[a].list = (lierne_span_list){0};
     }
     for (int i = 0; i < layout->ncuts - layout->nmaps; i++) {
-        int d = layout->cuts[i];
-        lierne_axis_cut(layout, d, cell->coords[d], &spans[layout->placements[d].axis].pieces);
+        int d = layout->cuts[i], axis = layout->placements[d].axis;
+        if (!lierne_is_packed(layout, axis)) {
+            lierne_axis_cut(layout, d, cell->coords[d], &spans[axis].pieces);
+        }
     }
     for (int a = 0; a < layout->naxes; a++) {
         spans[a].at = spans[a].pieces.at;
@@ -92,9 +107,13 @@ lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layo
     }
     lierne_status status = keep_owned(spans, layout, cell);
     for (int a = 0; a < layout->naxes; a++) {
-        locate(&spans[a], stores_all(layout, a));
+        if (!lierne_is_packed(layout, a)) {
+            locate(&spans[a], stores_all(layout, a));
+        }
     }
-    return status;
+    return status == LIERNE_OK && layout->packed
+               ? replace_packed(spans, layout, cell, lierne_packed_tokens)
+               : status;
 }
 
 void lierne_spans_destroy(lierne_spans *spans, int naxes) {
@@ -223,7 +242,9 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
         status = push_boxes(layout, cell, spans, boxes, &own);
     }
     for (int a = 0; shape && a < layout->naxes; a++) {
-        shape[a] = stores_all(layout, a) ? layout->shape[a] : length(&spans[a]);
+        shape[a] = lierne_is_packed(layout, a) ? lierne_packed_length(layout, cell)
+                   : stores_all(layout, a)     ? layout->shape[a]
+                                               : length(&spans[a]);
     }
     if (shape && layout->rows_dim >= 0) {
         const lierne_placement *p = &layout->placements[layout->rows_dim];
@@ -231,6 +252,24 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
             shape[p->axis < p->axis2 ? p->axis : p->axis2] = own;
             shape[p->axis < p->axis2 ? p->axis2 : p->axis] = 1;
         }
+    }
+    lierne_spans_destroy(spans, layout->naxes);
+    return status;
+}
+
+lierne_status lierne_layout_cell_padding(const lierne_layout *layout, const lierne_cell *cell,
+                                         lierne_boxes *boxes) {
+    lierne_spans spans[LIERNE_MAX_AXES];
+    int64_t own;
+    if (!layout->packed) {
+        return LIERNE_OK;
+    }
+    lierne_status status = lierne_spans_create(spans, layout, cell);
+    if (status == LIERNE_OK) {
+        status = replace_packed(spans, layout, cell, lierne_packed_padding);
+    }
+    if (status == LIERNE_OK) {
+        status = push_boxes(layout, cell, spans, boxes, &own);
     }
     lierne_spans_destroy(spans, layout->naxes);
     return status;
@@ -287,12 +326,53 @@ static bool intersect(int naxes, const lierne_box *a, const lierne_box *b, liern
     return true;
 }
 
+static int64_t end_of(const lierne_box *box, int axis) {
+    return box->start[axis] + box->size[axis];
+}
+
+/* Whether both ends of the boxes ascend on an axis, and how often they do. */
+static bool ascends(const lierne_boxes *boxes, int axis, size_t *steps) {
+    for (size_t i = 1; i < boxes->count; i++) {
+        const lierne_box *box = &boxes->at[i], *last = box - 1;
+        if (box->start[axis] < last->start[axis] || end_of(box, axis) < end_of(last, axis)) {
+            return false;
+        }
+        *steps += box->start[axis] > last->start[axis];
+    }
+    return true;
+}
+
+/* The axis on which both lists ascend in the most steps, or -1. */
+static int sweep_axis(int naxes, const lierne_boxes *a, const lierne_boxes *b) {
+    size_t most = 0;
+    int best = -1;
+    for (int axis = 0; axis < naxes; axis++) {
+        size_t steps = 0;
+        if (ascends(a, axis, &steps) && ascends(b, axis, &steps) && steps > most) {
+            best = axis;
+            most = steps;
+        }
+    }
+    return best;
+}
+
+/* Along an axis on which both lists ascend, a box meets a range of the others, and ranges ascend,
+ * too: so long lists, as packings have them, are merged. */
 lierne_status lierne_boxes_intersect(int naxes, const lierne_boxes *a, const lierne_boxes *b,
                                      lierne_overlaps *out) {
+    int axis = sweep_axis(naxes, a, b);
+    size_t first = 0;
     for (size_t i = 0; i < a->count; i++) {
-        for (size_t j = 0; j < b->count; j++) {
+        const lierne_box *box = &a->at[i];
+        while (axis >= 0 && first < b->count && end_of(&b->at[first], axis) <= box->start[axis]) {
+            first++;
+        }
+        for (size_t j = first; j < b->count; j++) {
             lierne_overlap overlap = {0};
-            if (intersect(naxes, &a->at[i], &b->at[j], &overlap)) {
+            if (axis >= 0 && b->at[j].start[axis] >= end_of(box, axis)) {
+                break;
+            }
+            if (intersect(naxes, box, &b->at[j], &overlap)) {
                 LIERNE_TRY(LIERNE_VEC_PUSH(out, overlap));
             }
         }

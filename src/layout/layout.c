@@ -3,17 +3,13 @@
  * A layout is checked once, when it is made, so that everything after it is arithmetic that cannot
  * fail: sizes fit, counts add up, zigzag divides. The grid's radix is copied in, because planners
  * ask for coordinates in their inner loops. */
-#include "layout/layout.h"
+#include "layout/packed.h"
 
 #include <string.h>
 
 #define MAX_BYTES ((int64_t)1 << 60) /* of a tensor: sums of a few offsets cannot overflow */
 
 /* Every check below is a part of creating, and its message names what the caller called. */
-
-static bool cuts(lierne_placement_kind kind) {
-    return lierne_cuts_in_shares(kind) || kind == LIERNE_PLACEMENT_SHARD_ROWS;
-}
 
 static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) {
     if (axis < 0 || axis >= layout->naxes) {
@@ -49,12 +45,16 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
     return LIERNE_OK;
 }
 
+static lierne_status check_share(int dim, const lierne_placement *given) {
+    return given->share == LIERNE_SHARE_RULE_BALANCED || given->share == LIERNE_SHARE_RULE_CHUNK
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
+                             "placement of dim %d has share rule %d, must be 0 or 1", dim,
+                             (int)given->share);
+}
+
 static lierne_status take_shard(lierne_layout *layout, int dim, const lierne_placement *given) {
-    if (given->share != LIERNE_SHARE_RULE_BALANCED && given->share != LIERNE_SHARE_RULE_CHUNK) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "placement of dim %d has share rule %d, must be 0 or 1", dim,
-                           (int)given->share);
-    }
+    LIERNE_TRY(check_share(dim, given));
     if (given->counts && given->share != LIERNE_SHARE_RULE_BALANCED) {
         return LIERNE_FAIL(
             LIERNE_ERR_INVALID,
@@ -120,35 +120,6 @@ static lierne_status take_map(lierne_layout *layout, int dim, const lierne_place
     return lierne_owners_create(layout, dim);
 }
 
-/* Zigzag finds equal chunks in what the cuts before it left, and leaves two pieces. */
-static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
-    int dim = layout->cuts[cut];
-    const lierne_placement *p = &layout->placements[dim];
-    int64_t chunks = 2 * (int64_t)layout->sizes[dim];
-    for (int i = 0; i < layout->ncuts; i++) {
-        int d = layout->cuts[i];
-        const lierne_placement *q = &layout->placements[d];
-        if (i == cut || q->axis != p->axis || q->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
-            continue;
-        }
-        if (q->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG || (i < cut && q->counts)) {
-            return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                               "dims %d and %d both cut axis %d, one in zigzag, the "
-                               "other in zigzag too or with counts",
-                               dim, d, p->axis);
-        }
-        chunks *= i < cut ? layout->sizes[d] : 1;
-    }
-    if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
-        return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
-                           "zigzag over %d needs axis %d divisible by %lld, "
-                           "it has %lld",
-                           layout->sizes[dim], p->axis, (long long)chunks,
-                           (long long)layout->shape[p->axis]);
-    }
-    return LIERNE_OK;
-}
-
 static lierne_status take_placement(lierne_layout *layout, int dim, const lierne_placement *given) {
     switch (given->kind) {
     case LIERNE_PLACEMENT_REPLICATE:
@@ -167,80 +138,19 @@ static lierne_status take_placement(lierne_layout *layout, int dim, const lierne
     case LIERNE_PLACEMENT_SHARD:
         LIERNE_TRY(check_axis(layout, dim, given->axis));
         return take_shard(layout, dim, given);
+    case LIERNE_PLACEMENT_SEGMENT_SHARD:
+        LIERNE_TRY(check_axis(layout, dim, given->axis));
+        return check_share(dim, given);
     case LIERNE_PLACEMENT_SHARD_ZIGZAG:
+    case LIERNE_PLACEMENT_SHARD_SEGMENTS:
+    case LIERNE_PLACEMENT_SEGMENT_ZIGZAG:
         return check_axis(layout, dim, given->axis);
     case LIERNE_PLACEMENT_SHARD_ROWS:
         LIERNE_TRY(check_axis(layout, dim, given->axis));
         return take_map(layout, dim, given);
     }
     return LIERNE_FAIL(LIERNE_ERR_INVALID, "placement of dim %d is of kind %d, must be in 0 to %d",
-                       dim, (int)given->kind, (int)LIERNE_PLACEMENT_AT);
-}
-
-/* Counts speak of the whole axis, so only the first cut of an axis can have them. */
-static lierne_status check_counts(const lierne_layout *layout, int cut) {
-    const lierne_placement *p = &layout->placements[layout->cuts[cut]];
-    for (int i = 0; i < cut && p->counts; i++) {
-        const lierne_placement *q = &layout->placements[layout->cuts[i]];
-        if (p->axis == q->axis && q->kind != LIERNE_PLACEMENT_SHARD_ROWS) {
-            return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                               "dim %d has counts, but dim %d cuts axis %d before it",
-                               layout->cuts[cut], layout->cuts[i], p->axis);
-        }
-    }
-    return LIERNE_OK;
-}
-
-/* What cuts that follow one another need of one another. */
-static lierne_status check_nesting(const lierne_layout *layout) {
-    for (int i = 0; i < layout->ncuts; i++) {
-        LIERNE_TRY(check_counts(layout, i));
-        if (layout->placements[layout->cuts[i]].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
-            LIERNE_TRY(check_zigzag(layout, i));
-        }
-    }
-    return LIERNE_OK;
-}
-
-/* Cuts come first. Maps take nothing from them: a map of two axes follows, and maps of one axis are
- * last, because then only owners of what is left need be looked at. */
-static int cut_class(const lierne_placement *p) {
-    return p->kind != LIERNE_PLACEMENT_SHARD_ROWS ? 0 : lierne_is_axis_map(p) ? 2 : 1;
-}
-
-/* Whether dim a cuts before dim b. */
-static bool cuts_before(const lierne_layout *layout, int a, int b) {
-    const lierne_placement *p = &layout->placements[a], *q = &layout->placements[b];
-    int class = cut_class(p);
-    if (class != cut_class(q)) {
-        return class < cut_class(q);
-    }
-    if (class == 0 && p->cut_order != q->cut_order) {
-        return p->cut_order < q->cut_order;
-    }
-    return a > b;
-}
-
-static lierne_status order_cuts(lierne_layout *layout) {
-    for (int d = layout->ndims - 1; d >= 0; d--) {
-        const lierne_placement *p = &layout->placements[d];
-        if (!cuts(p->kind)) {
-            continue;
-        }
-        if (p->kind != LIERNE_PLACEMENT_SHARD_ROWS &&
-            (p->cut_order < 0 || p->cut_order >= LIERNE_MAX_DIMS)) {
-            return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                               "placement of dim %d has cut_order %d, must be in 0 to %d", d,
-                               p->cut_order, LIERNE_MAX_DIMS - 1);
-        }
-        layout->nmaps += lierne_is_axis_map(p);
-        int i = layout->ncuts++;
-        for (; i > 0 && cuts_before(layout, d, layout->cuts[i - 1]); i--) {
-            layout->cuts[i] = layout->cuts[i - 1];
-        }
-        layout->cuts[i] = d;
-    }
-    return LIERNE_OK;
+                       dim, (int)given->kind, (int)LIERNE_PLACEMENT_SEGMENT_SHARD);
 }
 
 static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *spec) {
@@ -306,14 +216,15 @@ static lierne_status check_spec(const lierne_layout_spec *spec) {
     return LIERNE_OK;
 }
 
+/* A packing is checked before the shape that it must fit. */
 static lierne_status fill_layout(lierne_layout *layout, const lierne_layout_spec *spec) {
-    LIERNE_TRY(take_tensor(layout, spec));
     LIERNE_TRY(take_grid(layout, spec));
+    LIERNE_TRY(lierne_packing_create(layout, spec));
+    LIERNE_TRY(take_tensor(layout, spec));
     for (int d = 0; d < layout->ndims; d++) {
         LIERNE_TRY(take_placement(layout, d, &spec->placements[d]));
     }
-    LIERNE_TRY(order_cuts(layout));
-    return check_nesting(layout);
+    return lierne_layout_nest(layout);
 }
 
 lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *given) {
@@ -384,12 +295,12 @@ static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
         layout->placements[d].counts = NULL;
         layout->placements[d].rows = NULL;
     }
+    LIERNE_TRY(lierne_packing_copy(layout, old, shape));
     for (int d = 0; d < layout->ndims; d++) {
         LIERNE_TRY(check_axes_kept(old, d, shape));
         LIERNE_TRY(copy_placement(layout, old, d));
     }
-    LIERNE_TRY(order_cuts(layout));
-    return check_nesting(layout);
+    return lierne_layout_nest(layout);
 }
 
 lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
@@ -414,6 +325,7 @@ void lierne_layout_destroy(lierne_layout *layout) {
         lierne_mem_free((void *)layout->placements[d].rows);
     }
     lierne_owners_destroy(layout);
+    lierne_packing_destroy(layout->packed);
     lierne_mem_free(layout);
 }
 

@@ -1,9 +1,9 @@
 /* Layouts as the planner sees them: cells and members.
  *
  * A cell is one combination of coordinates of the dims that cut the tensor (SHARD, SHARD_ZIGZAG,
- * SHARD_ROWS). Cells partition the tensor. The members of a cell are the ranks that differ only in
- * the other dims: replicas of one value, except that along PARTIAL dims each holds one
- * contribution. */
+ * SHARD_ROWS, cuts of a packed axis). Cells partition the tensor. The members of a cell are the
+ * ranks that differ only in the other dims: replicas of one value, except that along PARTIAL dims
+ * each holds one contribution. */
 #ifndef LIERNE_LAYOUT_INTERNAL_H
 #define LIERNE_LAYOUT_INTERNAL_H
 
@@ -67,7 +67,15 @@ struct lierne_layout {
     int64_t shape[LIERNE_MAX_AXES];
     lierne_dtype dtype;
     uint32_t full_axes;
+    struct lierne_packed *packed; /* of the packed axis (packed.h), or NULL */
 };
+
+/* Sorts the dims that cut by the order in which they do, and checks what cuts that follow one
+ * another need of one another. */
+lierne_status lierne_layout_nest(lierne_layout *layout);
+
+/* Whether an axis is packed: then its cuts follow from the packing, not from its size. */
+bool lierne_is_packed(const lierne_layout *layout, int axis);
 
 /* Coordinates that name a cell: -1 on dims that do not cut. */
 typedef struct lierne_cell {
@@ -116,8 +124,14 @@ void lierne_spans_destroy(lierne_spans *spans, int naxes);
 lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
                                        lierne_boxes *boxes, int64_t *shape);
 
+/* The padding rows that the members of a cell have in their buffer, of a layout with a packing;
+ * boxes of which start means nothing. */
+lierne_status lierne_layout_cell_padding(const lierne_layout *layout, const lierne_cell *cell,
+                                         lierne_boxes *boxes);
+
 /* All cells of a layout that overlap a cell of another layout of the same tensor (and some that do
- * not where a map of two axes cuts), in ascending order of coordinates, the first cut slowest. */
+ * not where a map of two axes cuts or the layout is packed), in ascending order of coordinates, the
+ * first cut slowest. */
 lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout *layout,
                                         const lierne_layout *other, const lierne_cell *cell);
 

@@ -1,6 +1,6 @@
 /* The hash of a layout. Fields that the kind of a placement does not read are left out, so that
  * layouts that say the same have the same hash, whatever is in them. */
-#include "layout/layout.h"
+#include "layout/packed.h"
 
 static uint64_t add(uint64_t hash, int64_t number) {
     return lierne_hash(hash, &number, sizeof number);
@@ -10,13 +10,14 @@ static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int di
     const lierne_placement *p = &layout->placements[dim];
     bool shard = p->kind == LIERNE_PLACEMENT_SHARD, rows = p->kind == LIERNE_PLACEMENT_SHARD_ROWS;
     bool cuts = lierne_cuts_in_shares(p->kind);
+    bool shares = shard || p->kind == LIERNE_PLACEMENT_SEGMENT_SHARD;
     const int64_t numbers[] = {layout->sizes[dim],
                                layout->strides[dim],
                                (int64_t)p->kind,
                                cuts || rows ? p->axis : 0,
                                p->kind == LIERNE_PLACEMENT_AT ? p->at : 0,
                                cuts ? p->cut_order : 0,
-                               shard ? (int64_t)p->share : 0,
+                               shares ? (int64_t)p->share : 0,
                                rows ? p->axis2 : 0,
                                shard && p->counts};
     hash = lierne_hash(hash, numbers, sizeof numbers);
@@ -31,6 +32,18 @@ static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int di
     return hash;
 }
 
+static uint64_t add_packing(uint64_t hash, const lierne_packed *p) {
+    const int64_t numbers[] = {p->axis, p->n, (int64_t)p->store, (int64_t)p->padding,
+                               (int64_t)p->row_order};
+    size_t n = (size_t)p->n;
+    hash = lierne_hash(hash, numbers, sizeof numbers);
+    hash = lierne_hash(hash, p->cu, (n + 1) * sizeof *p->cu);
+    hash = lierne_hash(hash, p->padded, n * sizeof *p->padded);
+    hash = lierne_hash(hash, p->lead, n * sizeof *p->lead);
+    hash = lierne_hash(hash, p->order, n * sizeof *p->order);
+    return lierne_hash(hash, p->owner, n * sizeof *p->owner);
+}
+
 uint64_t lierne_layout_hash(const lierne_layout *layout) {
     const int64_t numbers[] = {layout->offset,   layout->nranks, layout->world,
                                layout->ndims,    layout->naxes,  (int64_t)layout->dtype,
@@ -42,5 +55,5 @@ uint64_t lierne_layout_hash(const lierne_layout *layout) {
     for (int d = 0; d < layout->ndims; d++) {
         hash = add_placement(hash, layout, d);
     }
-    return hash;
+    return layout->packed ? add_packing(hash, layout->packed) : hash;
 }

@@ -67,7 +67,7 @@ static int bisect(const lierne_placement *p, int64_t total, int n, int64_t limit
 static int next_coord(const search *s, int d, const lierne_pieces *have, int c) {
     const lierne_placement *p = &s->layout->placements[d];
     int n = s->layout->sizes[d];
-    if (p->kind != LIERNE_PLACEMENT_SHARD || c == n) {
+    if (p->kind != LIERNE_PLACEMENT_SHARD || c == n || lierne_is_packed(s->layout, p->axis)) {
         return c;
     }
     int64_t total = lierne_pieces_length(have);
@@ -80,10 +80,15 @@ static int next_coord(const search *s, int d, const lierne_pieces *have, int c) 
 
 static lierne_status descend(search *s, int i, const lierne_pieces *have);
 
-/* Goes on with coordinate c of cut i, where it has something wanted. */
+/* Goes on with coordinate c of cut i, where it has something wanted. What it has of a packed axis
+ * is not known here: every coordinate is tried. */
 static lierne_status try_coord(search *s, int i, const lierne_pieces *have, int c) {
     int d = s->layout->cuts[i];
     const lierne_placement *p = &s->layout->placements[d];
+    if (lierne_is_packed(s->layout, p->axis)) {
+        s->cell.coords[d] = c;
+        return descend(s, i + 1, have);
+    }
     lierne_pieces pieces[LIERNE_MAX_AXES], *cut = &pieces[p->axis];
     memcpy(pieces, have, (size_t)s->layout->naxes * sizeof *pieces);
     lierne_axis_cut(s->layout, d, c, cut);

@@ -1,5 +1,7 @@
 #include "plan/fields.h"
 
+#include "layout/packed.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +46,24 @@ lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sh
     return LIERNE_OK;
 }
 
+/* Padding is written, or not touched. */
+static lierne_status add_padding(lierne_plan_side *side, const lierne_layout *layout,
+                                 const lierne_cell *cell, lierne_boxes *owned) {
+    size_t first = owned->count;
+    LIERNE_TRY(lierne_layout_cell_padding(layout, cell, owned));
+    if (layout->packed && layout->packed->padding == LIERNE_PADDING_KEEP) {
+        for (size_t i = first; i < owned->count; i++) {
+            int64_t n = 1;
+            for (int a = 0; a < layout->naxes; a++) {
+                n *= owned->at[i].size[a];
+            }
+            side->untouched += n;
+        }
+        owned->count = first;
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *layout) {
     lierne_boxes boxes = {0};
     lierne_cell cell;
@@ -51,6 +71,9 @@ static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_l
         return LIERNE_OK;
     }
     lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
+    if (status == LIERNE_OK) {
+        status = add_padding(side, layout, &cell, &boxes);
+    }
     for (size_t i = 0; i < boxes.count && status == LIERNE_OK; i++) {
         lierne_block block =
             lierne_block_box(layout->naxes, side->out, boxes.at[i].local, boxes.at[i].size);
@@ -134,9 +157,11 @@ static void add_placement(lierne_plan_fields *fields, const char *prefix,
     if (cuts) {
         lierne_plan_fields_add_dim(fields, prefix, dim, "cut_order", p->cut_order);
     }
+    if (p->kind == LIERNE_PLACEMENT_SHARD || p->kind == LIERNE_PLACEMENT_SEGMENT_SHARD) {
+        lierne_plan_fields_add_dim(fields, prefix, dim, "share", (int64_t)p->share);
+    }
     if (p->kind == LIERNE_PLACEMENT_SHARD) {
         size_t n = (size_t)layout->sizes[dim] + 1;
-        lierne_plan_fields_add_dim(fields, prefix, dim, "share", (int64_t)p->share);
         add_dim_list(fields, prefix, dim, "counts", LIERNE_ITEM_I64, p->counts, n);
     }
     if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
@@ -159,6 +184,28 @@ void lierne_plan_fields_add_grid(lierne_plan_fields *fields, const char *prefix,
     }
 }
 
+static void add_packed_list(lierne_plan_fields *fields, const char *prefix, const char *name,
+                            lierne_item_kind kind, const void *items, int64_t n) {
+    char full[sizeof fields->at[0].name];
+    snprintf(full, sizeof full, "%s.%s", prefix, name);
+    lierne_plan_fields_add_list(fields, full, kind, items, (size_t)n);
+}
+
+static void add_packing(lierne_plan_fields *fields, const char *prefix, const lierne_packed *p) {
+    add(fields, prefix, "packed_axis", p ? p->axis : -1);
+    if (!p) {
+        return;
+    }
+    add_packed_list(fields, prefix, "cu_seqlens", LIERNE_ITEM_I64, p->cu, p->n + 1);
+    add_packed_list(fields, prefix, "padded", LIERNE_ITEM_I64, p->padded, p->n);
+    add_packed_list(fields, prefix, "lead", LIERNE_ITEM_I64, p->lead, p->n);
+    add_packed_list(fields, prefix, "owner", LIERNE_ITEM_I32, p->owner, p->n);
+    add_packed_list(fields, prefix, "order", LIERNE_ITEM_I64, p->order, p->n);
+    add(fields, prefix, "store", (int64_t)p->store);
+    add(fields, prefix, "padding", (int64_t)p->padding);
+    add(fields, prefix, "row_order", (int64_t)p->row_order);
+}
+
 void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
                                    const lierne_layout *layout) {
     add(fields, prefix, "offset", layout->offset);
@@ -167,4 +214,5 @@ void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefi
         add_placement(fields, prefix, layout, d);
     }
     add(fields, prefix, "full_axes", layout->full_axes);
+    add_packing(fields, prefix, layout->packed);
 }

@@ -41,7 +41,7 @@ static void drop_plan(lierne_plan *plan) {
 /* A result in memory of the plan is no alias of the input. */
 static int64_t alias_of(const lierne_plan *plan, int d) {
     const lierne_plan_side *side = &plan->parts.side[d];
-    return side->shared ? -1 : lierne_route_alias(side->route);
+    return side->shared ? -1 : lierne_route_alias(side->route, side->untouched);
 }
 
 static const lierne_domain *domain_of(const lierne_plan *plan) {

@@ -20,8 +20,9 @@ typedef struct lierne_plan_side {
     int64_t direct_ns;    /* see lierne_report */
     int64_t balanced_ns;
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
-    bool shared;                    /* the plan owns out */
-    LIERNE_VEC(int) sharers;        /* ranks that share it, ascending; none: this one alone */
+    int64_t untouched; /* elements of out that are padding and not written: see lierne_padding */
+    bool shared;       /* the plan owns out */
+    LIERNE_VEC(int) sharers; /* ranks that share it, ascending; none: this one alone */
 } lierne_plan_side;
 
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:

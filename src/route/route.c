@@ -398,7 +398,7 @@ void lierne_route_print(const lierne_route *route, lierne_text *text) {
     }
 }
 
-int64_t lierne_route_alias(const lierne_route *route) {
+int64_t lierne_route_alias(const lierne_route *route, int64_t untouched) {
     int64_t offset = -1, covered = 0;
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_stage *stage = &route->stages.at[i];
@@ -410,13 +410,16 @@ int64_t lierne_route_alias(const lierne_route *route) {
             const lierne_place *from = op->from.count == 1 ? &op->from.at[0] : NULL;
             if (!from || from->buffer != LIERNE_BUFFER_IN || op->to.buffer != LIERNE_BUFFER_OUT ||
                 !lierne_block_contiguous(&op->to.block) || !lierne_block_contiguous(&from->block) ||
-                op->to.block.offset != covered ||
-                (covered > 0 && from->block.offset != offset + covered)) {
+                (covered > 0 && from->block.offset - op->to.block.offset != offset)) {
                 return -1;
             }
-            offset = covered ? offset : from->block.offset;
+            offset = from->block.offset - op->to.block.offset;
             covered += op->to.block.count[0];
         }
     }
-    return covered > 0 && covered == route->elements[LIERNE_BUFFER_OUT] ? offset : -1;
+    bool inside = offset >= 0 &&
+                  offset + route->elements[LIERNE_BUFFER_OUT] <= route->elements[LIERNE_BUFFER_IN];
+    return covered > 0 && inside && covered + untouched == route->elements[LIERNE_BUFFER_OUT]
+               ? offset
+               : -1;
 }

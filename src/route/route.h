@@ -71,7 +71,8 @@ lierne_route_counts lierne_route_count(const lierne_route *route);
 
 void lierne_route_print(const lierne_route *route, lierne_text *text);
 
-/* Where the whole of out lies inside in, unchanged: first element, or -1. */
-int64_t lierne_route_alias(const lierne_route *route);
+/* Where the whole of out lies inside in, unchanged: first element, or -1. untouched: elements of
+ * out that nothing writes and whose values mean nothing. */
+int64_t lierne_route_alias(const lierne_route *route, int64_t untouched);
 
 #endif

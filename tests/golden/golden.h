@@ -12,6 +12,7 @@
 typedef struct golden_case {
     const cJSON *item;
     bool failed;
+    bool aside; /* lierne has nothing to compare it with */
     char why[800];
 } golden_case;
 
@@ -24,6 +25,7 @@ golden_check golden_all_gather, golden_reduce_scatter, golden_all_reduce, golden
 golden_check golden_uneven, golden_two_shot_partition;
 golden_check golden_isolation, golden_composition, golden_schedules_agree, golden_launch_order;
 golden_check golden_overlap_gate;
+golden_check golden_packed_layout, golden_packed_move, golden_packed_invalid;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
 void golden_halo_reject(golden_case *c, int n);
 

@@ -15,8 +15,8 @@ typedef struct tally {
 } tally;
 
 /* Every list of a file that holds cases. Those without a check are set aside, and counted: they are
- * about the memory that ranks of a node share, which no part of lierne has, or what a reference
- * looks at. */
+ * about the memory that ranks of a node share, which no part of lierne has, what a reference looks
+ * at, or bridges of packed sequences, which lierne does not have yet. */
 static const struct {
     const char *file;
     const char *list;
@@ -39,6 +39,12 @@ static const struct {
     {"isolation.json", "launch_order", golden_launch_order},
     {"isolation.json", "overlap_gate", golden_overlap_gate},
     {"isolation.json", "upstream_scanned_kinds", NULL},
+    {"packed.json", "layouts", golden_packed_layout},
+    {"packed.json", "redistribute", golden_packed_move},
+    {"packed.json", "invalid", golden_packed_invalid},
+    {"packed.json", "bridges", NULL},
+    {"packed.json", "runs", NULL},
+    {"packed.json", "few_peers", NULL},
     {"windows.json", "allgather", golden_all_gather},
     {"windows.json", "reduce_scatter", golden_reduce_scatter},
     {"windows.json", "allreduce", golden_all_reduce},
@@ -83,8 +89,9 @@ static void run_list(const char *file, const cJSON *root, int list, tally *t) {
             printf("FAIL %s %s %s%s: %s\n", file, lists[list].list, golden_string(item, "id"),
                    golden_string(item, "name"), c.why);
         }
-        t->passed += !c.failed;
+        t->passed += !c.failed && !c.aside;
         t->failed += c.failed;
+        t->aside += c.aside;
     }
 }
 

@@ -222,8 +222,8 @@ Test(route, a_view_is_found_and_only_a_view) {
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 2, 1);
     copy(&s->copies, LIERNE_BUFFER_OUT, 1, LIERNE_BUFFER_IN, 3, 2);
-    cr_assert_eq(lierne_route_alias(r), 2);
+    cr_assert_eq(lierne_route_alias(r, 0), 2);
     s->copies.at[1].from.at[0].block.offset = 4;
-    cr_assert_eq(lierne_route_alias(r), -1);
+    cr_assert_eq(lierne_route_alias(r, 0), -1);
     lierne_route_destroy(r);
 }

@@ -72,6 +72,10 @@ void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overla
 /* This rank's share of what all ranks must receive at least of the overlap. */
 int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_overlap *x);
 
+/* The padding rows of the rank's output that its packing sets to zero, in the first stage; own: its
+ * cell of the destination, or NULL. Of a shared output one rank of a node does it. */
+lierne_status lierne_add_padding(lierne_planner *p, const lierne_cell *own);
+
 /* Where a box of two cells lies in the rank's in or out. */
 lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
                               lierne_buffer buffer);

@@ -1,6 +1,35 @@
 /* A value has no natural division into contributions, so nothing is moved into a PARTIAL layout. */
 #include "plan/redistribute/redistribute_check.h"
 
+#include "layout/packed.h"
+
+/* Two microbatches may have as many tokens. A layout without a packing fits any segments. */
+static lierne_status check_segments(const lierne_layout *a, const char *a_name,
+                                    const lierne_layout *b, const char *b_name) {
+    const lierne_packed *p = a->packed, *q = b->packed;
+    if (!p || !q) {
+        return LIERNE_OK;
+    }
+    if (p->axis != q->axis || p->n != q->n) {
+        bool axis = p->axis != q->axis;
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%s is %lld in %s and %lld in %s: both sides must have the same "
+                           "segments",
+                           axis ? "packed_axis" : "nsegments", (long long)(axis ? p->axis : p->n),
+                           a_name, (long long)(axis ? q->axis : q->n), b_name);
+    }
+    for (int64_t i = 0; i <= p->n; i++) {
+        if (p->cu[i] != q->cu[i]) {
+            return LIERNE_FAIL(
+                LIERNE_ERR_INVALID,
+                "cu_seqlens[%lld] is %lld in %s and %lld in %s: both sides must have "
+                "the same segments",
+                (long long)i, (long long)p->cu[i], a_name, (long long)q->cu[i], b_name);
+        }
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_redistribute_check_tensor(const lierne_layout *a, const char *a_name,
                                                const lierne_layout *b, const char *b_name) {
     if (a->naxes != b->naxes) {
@@ -28,7 +57,7 @@ lierne_status lierne_redistribute_check_tensor(const lierne_layout *a, const cha
                            "must be the same",
                            a_name, a->world, b_name, b->world);
     }
-    return LIERNE_OK;
+    return check_segments(a, a_name, b, b_name);
 }
 
 lierne_status lierne_redistribute_check_pair(const lierne_layout *src, const char *src_name,

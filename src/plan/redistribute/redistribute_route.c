@@ -233,12 +233,13 @@ static lierne_status fill_route(lierne_planner *p) {
     LIERNE_TRY(lierne_layout_get_shape(p->out_shape, p->to, p->rank));
     LIERNE_TRY(p->shared ? lierne_shared_begin(p, to) : lierne_balanced_fill(p));
     if (p->balanced) {
-        return LIERNE_OK;
+        return lierne_add_padding(p, to);
     }
     LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
     LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
     LIERNE_TRY(plan_overlaps(p, from, to, true));
     LIERNE_TRY(plan_overlaps(p, from, to, false));
+    LIERNE_TRY(lierne_add_padding(p, to));
     /* Only sums need the second stage. */
     stage = stage_of(p, 1);
     if (stage->sends.count == 0 && stage->recvs.count == 0) {

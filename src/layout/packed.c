@@ -1,0 +1,237 @@
+/* The rows of a cell of a packed layout.
+ *
+ * A walk goes over the segments of the cell's owner in the order of the buffer and visits what the
+ * segment cut gives it of each: runs of one chunk, at most two per segment. Shares that follow are
+ * of the rows of all segments together, and leave at most two pieces of them, like those of an axis
+ * that is not packed. Tokens and padding are the two parts of a run. */
+#include "layout/packed.h"
+
+#include <stdlib.h>
+
+/* Padded offsets [offset, offset + size) of a segment, at rows row, row + step, ... of the buffer.
+ */
+typedef struct run {
+    int64_t segment;
+    int64_t offset;
+    int64_t size;
+    int64_t row;
+    int64_t step;
+} run;
+
+typedef struct walker walker;
+struct walker {
+    const lierne_packed *p;
+    int owner;
+    int cut;
+    bool full;
+    lierne_pieces pieces; /* of the rows that the segment cut leaves */
+    lierne_status (*visit)(walker *w, const run *r);
+    lierne_span_list *list;
+    int64_t tokens; /* of an unpadded buffer, before the run or, where it is full, the segment */
+};
+
+/* Where the walk is: before a segment. */
+typedef struct place {
+    int64_t segment;
+    int64_t index;  /* among those of the owner */
+    int64_t rows;   /* of the cell, before it */
+    int64_t padded; /* of the owner, before it */
+} place;
+
+static walker begin_walk(const lierne_layout *layout, const lierne_cell *cell) {
+    const lierne_packed *p = layout->packed;
+    walker w = {.p = p,
+                .owner = p->owner_dim < 0 ? 0 : cell->coords[p->owner_dim],
+                .cut = p->segment_dim < 0 ? 0 : cell->coords[p->segment_dim],
+                .full = layout->full_axes >> p->axis & 1};
+    w.pieces.at[0].size = p->rows[w.owner * (p->ncuts + 1) + w.cut];
+    w.pieces.count = w.pieces.at[0].size > 0;
+    for (int i = 0; i < layout->ncuts; i++) {
+        const lierne_placement *cut = &layout->placements[layout->cuts[i]];
+        if (cut->axis == p->axis && lierne_cuts_in_shares(cut->kind)) {
+            lierne_axis_cut(layout, layout->cuts[i], cell->coords[layout->cuts[i]], &w.pieces);
+        }
+    }
+    return w;
+}
+
+/* The first k at which row + k * step is no less than limit, in 0 to n. */
+static int64_t first_from(int64_t row, int64_t step, int64_t limit, int64_t n) {
+    int64_t k = limit <= row ? 0 : (limit - row + step - 1) / step;
+    return k < n ? k : n;
+}
+
+/* Visits what the pieces leave of a run of rows before them. */
+static lierne_status visit_run(walker *w, const place *at, run r) {
+    bool strided = w->p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR;
+    int64_t before = 0;
+    for (int i = 0; i < w->pieces.count; i++) {
+        const lierne_span *piece = &w->pieces.at[i];
+        int64_t from = first_from(r.row, r.step, piece->start, r.size);
+        int64_t to = first_from(r.row, r.step, piece->start + piece->size, r.size);
+        if (from < to) {
+            run part = r;
+            part.offset += from;
+            part.size = to - from;
+            part.row += from * r.step + before - piece->start;
+            if (w->full) {
+                part.row = strided ? at->index + part.offset * r.step : at->padded + part.offset;
+            }
+            LIERNE_TRY(w->visit(w, &part));
+        }
+        before += piece->size;
+    }
+    return LIERNE_OK;
+}
+
+/* The cell's chunks of a padded segment, ascending; returns their number. */
+static int find_chunks(const walker *w, int64_t segment, lierne_span chunks[2]) {
+    const lierne_packed *p = w->p;
+    int64_t length = p->padded[segment], n = p->ncuts;
+    if (p->zigzag && n > 1) {
+        int64_t size = length / (2 * n);
+        chunks[0] = (lierne_span){.start = w->cut * size, .size = size};
+        chunks[1] = (lierne_span){.start = (2 * n - 1 - w->cut) * size, .size = size};
+        return 2;
+    }
+    chunks[0] = (lierne_span){.size = length};
+    if (n > 1) {
+        chunks[0].start = lierne_packed_share(p, length, w->cut);
+        chunks[0].size = lierne_packed_share(p, length, w->cut + 1) - chunks[0].start;
+    }
+    return 1;
+}
+
+static lierne_status walk_segment(walker *w, place *at) {
+    const lierne_packed *p = w->p;
+    lierne_span chunks[2];
+    int n = find_chunks(w, at->segment, chunks);
+    int64_t own = chunks[0].size + (n > 1 ? chunks[1].size : 0), before = 0;
+    bool strided = p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR && own > 0;
+    /* All segments of the owner are as long, so rows of one offset follow one another. */
+    int64_t step = strided ? p->rows[w->owner * (p->ncuts + 1) + w->cut] / own : 1;
+    for (int i = 0; i < n; i++) {
+        const run r = {.segment = at->segment,
+                       .offset = chunks[i].start,
+                       .size = chunks[i].size,
+                       .row = strided ? at->index + before * step : at->rows + before,
+                       .step = step};
+        LIERNE_TRY(visit_run(w, at, r));
+        before += chunks[i].size;
+    }
+    at->rows += own;
+    return LIERNE_OK;
+}
+
+static lierne_status walk(walker *w) {
+    const lierne_packed *p = w->p;
+    place at = {0};
+    for (int64_t k = 0; k < p->n; k++) {
+        int64_t i = at.segment = p->order[k];
+        if (p->owner[i] != w->owner) {
+            continue;
+        }
+        LIERNE_TRY(walk_segment(w, &at));
+        at.index++;
+        at.padded += p->padded[i];
+        w->tokens += w->full ? p->cu[i + 1] - p->cu[i] : 0;
+    }
+    return LIERNE_OK;
+}
+
+/* Appends n rows of the buffer; tokens from start on, which grows with them, or padding. */
+static lierne_status push_rows(lierne_span_list *list, int64_t start, int64_t n, int64_t row,
+                               int64_t step, bool tokens) {
+    for (int64_t k = 0; k < n; k += step == 1 ? n : 1) {
+        const lierne_span span = {.start = tokens ? start + k : 0,
+                                  .size = step == 1 ? n : 1,
+                                  .local = row + k * step};
+        lierne_span *last = list->count ? &list->at[list->count - 1] : NULL;
+        if (last && last->local + last->size == span.local &&
+            (!tokens || last->start + last->size == span.start)) {
+            last->size += span.size;
+        } else {
+            LIERNE_TRY(LIERNE_VEC_PUSH(list, span));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* The offsets of a run that have tokens: *from to *to, of the padded segment. */
+static void find_tokens(const lierne_packed *p, const run *r, int64_t *from, int64_t *to) {
+    int64_t first = p->lead[r->segment];
+    int64_t end = first + p->cu[r->segment + 1] - p->cu[r->segment];
+    *from = r->offset > first ? r->offset : first;
+    *to = r->offset + r->size < end ? r->offset + r->size : end;
+    if (*from >= *to) { /* all padding lies before */
+        *from = *to = r->offset + r->size;
+    }
+}
+
+static lierne_status visit_tokens(walker *w, const run *r) {
+    const lierne_packed *p = w->p;
+    int64_t from, to;
+    find_tokens(p, r, &from, &to);
+    int64_t token = from - p->lead[r->segment]; /* of the segment */
+    int64_t row = r->row + (from - r->offset) * r->step;
+    if (p->store == LIERNE_PACKING_STORE_UNPADDED) {
+        row = w->full ? w->tokens + token : w->tokens;
+        w->tokens += w->full ? 0 : to - from;
+    }
+    return push_rows(w->list, p->cu[r->segment] + token, to - from, row, r->step, true);
+}
+
+static lierne_status visit_padding(walker *w, const run *r) {
+    int64_t from, to;
+    find_tokens(w->p, r, &from, &to);
+    LIERNE_TRY(push_rows(w->list, 0, from - r->offset, r->row, r->step, false));
+    return push_rows(w->list, 0, r->offset + r->size - to, r->row + (to - r->offset) * r->step,
+                     r->step, false);
+}
+
+static int compare_spans(const void *a, const void *b) {
+    const lierne_span *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *layout,
+                                   const lierne_cell *cell) {
+    walker w = begin_walk(layout, cell);
+    w.visit = visit_tokens;
+    w.list = list;
+    LIERNE_TRY(walk(&w));
+    if (!w.p->ascending && list->count > 0) {
+        qsort(list->at, list->count, sizeof *list->at, compare_spans);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_packed_padding(lierne_span_list *list, const lierne_layout *layout,
+                                    const lierne_cell *cell) {
+    walker w = begin_walk(layout, cell);
+    w.visit = visit_padding;
+    w.list = list;
+    return w.p->store == LIERNE_PACKING_STORE_PADDED ? walk(&w) : LIERNE_OK;
+}
+
+/* Counts the tokens of a run. */
+static lierne_status count_tokens(walker *w, const run *r) {
+    int64_t from, to;
+    find_tokens(w->p, r, &from, &to);
+    w->tokens += w->full ? 0 : to - from;
+    return LIERNE_OK;
+}
+
+int64_t lierne_packed_length(const lierne_layout *layout, const lierne_cell *cell) {
+    walker w = begin_walk(layout, cell);
+    const lierne_packed *p = w.p;
+    int64_t padded = 0;
+    if (p->store == LIERNE_PACKING_STORE_UNPADDED) {
+        w.visit = count_tokens;
+        return walk(&w) == LIERNE_OK ? w.tokens : 0;
+    }
+    for (int64_t i = 0; w.full && i < p->n; i++) {
+        padded += p->owner[i] == w.owner ? p->padded[i] : 0;
+    }
+    return w.full ? padded : lierne_pieces_length(&w.pieces);
+}

@@ -1,0 +1,230 @@
+/* Packed sequences: random pairs of layouts against an oracle by token, aliases, padding, and
+ * descriptions that are rejected. */
+#include "unit/packed_case.h"
+
+#include "base/base.h"
+#include "lierne/sim.h"
+#include "routing.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEDS = 400, GARBAGE = 999999 };
+
+typedef struct packed_case {
+    int world;
+    packed_tokens tokens;
+    packed_side sides[2];
+    packed_buffer buffers[2][PACKED_WORLD];
+} packed_case;
+
+static int64_t value(int64_t t, int64_t h) {
+    return 100 * (t + 1) + h;
+}
+
+static int64_t gradient(int64_t t, int64_t h) {
+    return 7 * (t + 1) + 1000 * h + 3;
+}
+
+static int64_t before(int64_t rank, int64_t i) {
+    return -(1000 * (rank + 1) + i);
+}
+
+static int64_t elements(const packed_buffer *b) {
+    return b->nrows * b->ncolumns;
+}
+
+/* What a rank reads: forward, contribution c of n is c + 1 times the value. */
+static void fill_input(const packed_buffer *b, bool forward, int64_t *in) {
+    for (int64_t i = 0; i < elements(b); i++) {
+        int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
+        in[i] = t < 0 ? GARBAGE : forward ? value(t, h) * (b->contribution + 1) : gradient(t, h);
+    }
+}
+
+/* What it must have written where there was before(rank, i). sums: of the contributions' factors.
+ */
+static int64_t expected(const packed_case *c, int side, int rank, int64_t i, int64_t sums) {
+    const packed_buffer *b = &c->buffers[side][rank];
+    int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
+    bool zero = t == PACKED_PADDING && c->sides[side].padding == LIERNE_PADDING_ZERO;
+    return t >= 0 ? (side ? value(t, h) * sums : gradient(t, h)) : zero ? 0 : before(rank, i);
+}
+
+static void execute(const packed_case *c, lierne_plan **plans, lierne_direction d, uint64_t seed,
+                    int64_t **out) {
+    lierne_request *requests[PACKED_WORLD];
+    int64_t *in[PACKED_WORLD], n = c->buffers[0][c->sides[0].offset].contributions;
+    int from = d == LIERNE_DIRECTION_ADJOINT, to = !from;
+    for (int r = 0; r < c->world; r++) {
+        size_t size = sizeof(int64_t);
+        in[r] = calloc((size_t)elements(&c->buffers[from][r]) + 1, size);
+        out[r] = calloc((size_t)elements(&c->buffers[to][r]) + 1, size);
+        fill_input(&c->buffers[from][r], !from, in[r]);
+        for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
+            out[r][i] = before(r, i);
+        }
+        cr_assert_eq((from
+                          ? lierne_plan_adjoint_begin
+                          : lierne_plan_forward_begin)(&requests[r], plans[r], out[r], in[r], NULL),
+                     LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
+    }
+    for (int r = 0; r < c->world; r++) {
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+    }
+    for (int r = 0; r < c->world; r++) {
+        for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
+            int64_t wanted = expected(c, to, r, i, n * (n + 1) / 2);
+            cr_assert_eq(out[r][i], wanted,
+                         "seed %d, rank %d, direction %d: element %d is %lld, must be %lld",
+                         (int)seed, r, (int)d, (int)i, (long long)out[r][i], (long long)wanted);
+        }
+        free(in[r]);
+    }
+}
+
+/* Every token has as many owners as replicas: those who have it are counted with their columns. */
+static void expect_owners(const packed_case *c, int side, uint64_t seed) {
+    int64_t tokens = c->tokens.cu[c->tokens.n], width = c->tokens.width, replicas = 1;
+    int64_t *count = calloc((size_t)(tokens * width) + 1, sizeof *count);
+    for (int d = 0; d < c->sides[side].ndims; d++) {
+        lierne_placement_kind kind = c->sides[side].placements[d].kind;
+        bool copies = kind == LIERNE_PLACEMENT_REPLICATE || kind == LIERNE_PLACEMENT_PARTIAL;
+        replicas *= copies ? c->sides[side].sizes[d] : 1;
+    }
+    for (int r = 0; r < c->world; r++) {
+        const packed_buffer *b = &c->buffers[side][r];
+        for (int64_t i = 0; i < elements(b); i++) {
+            int64_t t = b->rows[i / b->ncolumns];
+            count[t < 0 ? tokens * width : t * width + b->first_column + i % b->ncolumns]++;
+        }
+    }
+    for (int64_t i = 0; i < tokens * width; i++) {
+        cr_assert_eq(count[i], replicas, "seed %d, side %d: element %d", (int)seed, side, (int)i);
+    }
+    free(count);
+}
+
+static bool has(const packed_buffer *b, int64_t t, int64_t h) {
+    for (int64_t k = 0; k < b->nrows; k++) {
+        if (b->rows[k] == t) {
+            return h >= b->first_column && h < b->first_column + b->ncolumns;
+        }
+    }
+    return false;
+}
+
+/* Of a source without PARTIAL dims: a rank receives what it needs and does not hold. */
+static void expect_bytes(const packed_case *c, lierne_plan **plans, uint64_t seed) {
+    for (int r = 0; r < c->world && c->buffers[0][c->sides[0].offset].contributions == 1; r++) {
+        const packed_buffer *b = &c->buffers[1][r];
+        lierne_report report = {.size = sizeof report};
+        int64_t wanted = 0;
+        for (int64_t i = 0; i < elements(b); i++) {
+            int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
+            wanted += t >= 0 && !has(&c->buffers[0][r], t, h);
+        }
+        cr_assert_eq(lierne_plan_get_report(&report, plans[r], LIERNE_DIRECTION_FORWARD),
+                     LIERNE_OK);
+        cr_assert_eq(report.received_bytes, wanted * 8, "seed %d, rank %d", (int)seed, r);
+        cr_assert_eq(report.min_bytes, wanted * 8, "seed %d, rank %d", (int)seed, r);
+    }
+}
+
+/* <F x, y> of forward's output or <x, F* y> of the adjoint's, each token once; x and y are what
+ * the ranks read, x the first contribution. */
+static int64_t dot(const packed_case *c, int side, int64_t **out) {
+    int64_t sum = 0, tokens = c->tokens.cu[c->tokens.n], width = c->tokens.width;
+    bool *seen = calloc((size_t)(tokens * width) + 1, sizeof *seen);
+    for (int r = 0; r < c->world; r++) {
+        const packed_buffer *b = &c->buffers[side][r];
+        for (int64_t i = 0; i < elements(b); i++) {
+            int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
+            if (t >= 0 && !seen[t * width + h]) {
+                seen[t * width + h] = true;
+                sum += out[r][i] * (side ? gradient(t, h) : value(t, h));
+            }
+        }
+    }
+    free(seen);
+    return sum;
+}
+
+static void run_plans(const packed_case *c, lierne_plan **plans, uint64_t seed) {
+    int64_t *forward[PACKED_WORLD], *adjoint[PACKED_WORLD];
+    int64_t n = c->buffers[0][c->sides[0].offset].contributions;
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, c->world), LIERNE_OK,
+                 "seed %d: %s", (int)seed, lierne_last_error());
+    expect_bytes(c, plans, seed);
+    execute(c, plans, LIERNE_DIRECTION_FORWARD, seed, forward);
+    execute(c, plans, LIERNE_DIRECTION_ADJOINT, seed, adjoint);
+    cr_assert_eq(dot(c, 1, forward), dot(c, 0, adjoint) * (n * (n + 1) / 2), "seed %d", (int)seed);
+    for (int r = 0; r < c->world; r++) {
+        free(forward[r]);
+        free(adjoint[r]);
+    }
+}
+
+/* The layouts of a case; NULL where a zigzag does not divide, which lierne must see, too. */
+static bool make_layouts(const packed_case *c, lierne_layout **layouts, uint64_t seed) {
+    bool all = true;
+    for (int s = 0; s < 2; s++) {
+        bool divides = packed_divides(&c->sides[s], &c->tokens);
+        lierne_status status = packed_layout(&layouts[s], &c->sides[s], &c->tokens, c->world);
+        cr_assert_eq(status, divides ? LIERNE_OK : LIERNE_ERR_INDIVISIBLE, "seed %d, side %d: %s",
+                     (int)seed, s, lierne_last_error());
+        all = all && divides;
+    }
+    return all;
+}
+
+static void run_seed(uint64_t seed) {
+    static packed_case c;
+    packed_random random = {.state = mix(seed + 1)};
+    lierne_layout *layouts[2] = {NULL, NULL};
+    lierne_plan *plans[PACKED_WORLD];
+    lierne_sim *sim;
+    c = (packed_case){.world = 1 + (int)packed_draw(&random, PACKED_WORLD)};
+    packed_random_tokens(&random, &c.tokens);
+    for (int s = 0; s < 2; s++) {
+        packed_random_side(&random, &c.sides[s], c.world, s == 1);
+        packed_random_packing(&random, &c.sides[s], &c.tokens);
+    }
+    if (make_layouts(&c, layouts, seed)) {
+        const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                               .src = layouts[0],
+                                               .dst = layouts[1],
+                                               .routing = seed % 2 ? test_routing()
+                                                                   : LIERNE_ROUTING_BALANCED};
+        cr_assert_eq(lierne_sim_create(&sim, c.world, NULL), LIERNE_OK);
+        for (int r = 0; r < c.world; r++) {
+            packed_fill_buffer(&c.buffers[0][r], &c.sides[0], &c.tokens, r);
+            packed_fill_buffer(&c.buffers[1][r], &c.sides[1], &c.tokens, r);
+            cr_assert_eq(lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r),
+                                                         &spec),
+                         LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
+        }
+        expect_owners(&c, 0, seed);
+        expect_owners(&c, 1, seed);
+        run_plans(&c, plans, seed);
+        for (int r = 0; r < c.world; r++) {
+            cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        }
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    }
+    lierne_layout_destroy(layouts[0]);
+    lierne_layout_destroy(layouts[1]);
+}
+
+/* LIERNE_SEED=n runs one seed, LIERNE_SEEDS=n so many. */
+Test(packed, random_pairs_of_layouts) {
+    const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
+    uint64_t first = one ? strtoull(one, NULL, 10) : 0;
+    uint64_t end = one ? first + 1 : many ? strtoull(many, NULL, 10) : SEEDS;
+    size_t live = lierne_mem_live();
+    for (uint64_t seed = first; seed < end; seed++) {
+        run_seed(seed);
+    }
+    cr_assert_eq(lierne_mem_live(), live);
+}

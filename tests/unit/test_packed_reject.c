@@ -1,0 +1,257 @@
+/* Descriptions of packed sequences that are rejected, each with its field; pairs of layouts that
+ * have no common segments; aliases. */
+#include "base/base.h"
+#include "lierne.h"
+#include "lierne/sim.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* Three segments of 6, 3 and 7 tokens, padded for a cp of 2, as [tokens, 2]: a grid of cp x dp. */
+typedef struct packed_spec {
+    int64_t cu[4];
+    int64_t padded[4];
+    int64_t order[3];
+    int64_t lead[3];
+    int32_t owner[3];
+    int64_t shape[2];
+    lierne_segments segments;
+    lierne_packing packing;
+    lierne_placement placements[2];
+    lierne_grid *grid;
+    lierne_layout_spec spec;
+} packed_spec;
+
+static void open_spec(packed_spec *s) {
+    static const char *const names[] = {"cp", "dp"};
+    static const int64_t sizes[] = {2, 2};
+    const lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = 4};
+    *s = (packed_spec){.cu = {0, 6, 9, 16},
+                       .padded = {0, 8, 12, 20},
+                       .order = {0, 1, 2},
+                       .owner = {0, 1, 0},
+                       .shape = {16, 2},
+                       .placements = {{.kind = LIERNE_PLACEMENT_SEGMENT_ZIGZAG},
+                                      {.kind = LIERNE_PLACEMENT_SHARD_SEGMENTS}}};
+    s->segments =
+        (lierne_segments){.size = sizeof s->segments, .nsegments = 3, .cu_seqlens = s->cu};
+    s->packing = (lierne_packing){.size = sizeof s->packing,
+                                  .cu_seqlens_padded = s->padded,
+                                  .owner = s->owner};
+    cr_assert_eq(lierne_grid_create(&s->grid, &grid), LIERNE_OK);
+    s->spec = (lierne_layout_spec){.size = sizeof s->spec,
+                                   .grid = s->grid,
+                                   .naxes = 2,
+                                   .shape = s->shape,
+                                   .dtype = LIERNE_DTYPE_F32,
+                                   .placements = s->placements,
+                                   .segments = &s->segments,
+                                   .packing = &s->packing};
+}
+
+static void expect_rejected(packed_spec *s, lierne_status wanted, const char *field) {
+    lierne_layout *layout;
+    cr_expect_eq(lierne_layout_create(&layout, &s->spec), wanted, "%s: %s", field,
+                 lierne_last_error());
+    cr_expect_null(layout, "%s", field);
+    cr_expect(strstr(lierne_last_error(), field), "%s: %s", field, lierne_last_error());
+    lierne_grid_destroy(s->grid);
+    open_spec(s);
+}
+
+Test(packed, descriptions_that_are_rejected) {
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    size_t live = lierne_mem_live();
+    packed_spec s;
+    open_spec(&s);
+    s.spec.segments = NULL, expect_rejected(&s, invalid, "segments is NULL");
+    s.spec.packing = NULL, expect_rejected(&s, invalid, "packing");
+    s.spec.packed_axis = 1, expect_rejected(&s, invalid, "segments");
+    s.segments.nsegments = -1, expect_rejected(&s, invalid, "nsegments");
+    s.segments.cu_seqlens = NULL, expect_rejected(&s, invalid, "cu_seqlens");
+    s.segments.size = 0, expect_rejected(&s, invalid, "segments");
+    s.packing.size = 0, expect_rejected(&s, invalid, "packing");
+    s.cu[0] = 1, expect_rejected(&s, invalid, "cu_seqlens[0]");
+    s.cu[2] = 5, expect_rejected(&s, invalid, "cu_seqlens[2]");
+    s.cu[3] = INT64_MAX, expect_rejected(&s, LIERNE_ERR_OVERFLOW, "cu_seqlens[3]");
+    s.shape[0] = 17, expect_rejected(&s, invalid, "cu_seqlens[3]");
+    s.packing.align = -1, expect_rejected(&s, invalid, "align");
+    s.packing.align = 4, expect_rejected(&s, invalid, "align");
+    s.packing.cu_seqlens_padded = NULL, s.packing.align = INT64_MAX;
+    expect_rejected(&s, LIERNE_ERR_OVERFLOW, "cu_seqlens_padded");
+    s.padded[0] = 4, expect_rejected(&s, invalid, "cu_seqlens_padded[0]");
+    s.padded[2] = 7, expect_rejected(&s, invalid, "cu_seqlens_padded[2]");
+    s.padded[3] = INT64_MAX - 3, expect_rejected(&s, LIERNE_ERR_OVERFLOW, "cu_seqlens_padded[3]");
+    s.packing.lead = s.lead, s.lead[1] = -1, expect_rejected(&s, invalid, "lead[1]");
+    s.packing.lead = s.lead, s.lead[1] = 2, expect_rejected(&s, invalid, "cu_seqlens_padded[2]");
+    s.packing.lead = s.lead, s.lead[2] = INT64_MAX;
+    expect_rejected(&s, LIERNE_ERR_OVERFLOW, "lead[2]");
+    s.packing.order = s.order, s.order[1] = 3, expect_rejected(&s, invalid, "order[1]");
+    s.packing.order = s.order, s.order[2] = 0, expect_rejected(&s, invalid, "order[2]");
+    s.packing.store = (lierne_packing_store)2, expect_rejected(&s, invalid, "store");
+    s.packing.padding = (lierne_padding)2, expect_rejected(&s, invalid, "padding");
+    s.packing.row_order = (lierne_row_order)2, expect_rejected(&s, invalid, "row_order");
+    s.placements[1].kind = LIERNE_PLACEMENT_SEGMENT_SHARD;
+    expect_rejected(&s, invalid, "placements[1].kind");
+    s.placements[0].kind = LIERNE_PLACEMENT_SHARD_SEGMENTS;
+    expect_rejected(&s, invalid, "placements[1].kind");
+    s.placements[0] = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .counts = s.shape};
+    expect_rejected(&s, invalid, "placements[0].counts");
+    s.placements[0] =
+        (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = s.owner};
+    expect_rejected(&s, invalid, "placements[0].rows");
+    s.packing.owner = NULL, expect_rejected(&s, invalid, "owner");
+    s.owner[1] = 2, expect_rejected(&s, invalid, "owner[1]");
+    s.placements[1].kind = LIERNE_PLACEMENT_REPLICATE, expect_rejected(&s, invalid, "owner");
+    s.packing.row_order = LIERNE_ROW_ORDER_SEQUENCE_MAJOR;
+    expect_rejected(&s, invalid, "row_order");
+    s.padded[1] = 6, expect_rejected(&s, LIERNE_ERR_INDIVISIBLE, "cu_seqlens_padded[1]");
+    s.placements[0].kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, s.padded[3] = 19;
+    expect_rejected(&s, LIERNE_ERR_INDIVISIBLE, "cu_seqlens_padded");
+    s.shape[1] = (int64_t)1 << 40, s.padded[3] = (int64_t)1 << 30;
+    expect_rejected(&s, LIERNE_ERR_OVERFLOW, "padded rows");
+    lierne_grid_destroy(s.grid);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+static lierne_layout *make(packed_spec *s) {
+    lierne_layout *layout;
+    cr_assert_eq(lierne_layout_create(&layout, &s->spec), LIERNE_OK, "%s", lierne_last_error());
+    return layout;
+}
+
+typedef struct packed_world {
+    lierne_sim *sim;
+    lierne_plan *plans[4];
+} packed_world;
+
+static void open_world(packed_world *w) {
+    *w = (packed_world){0};
+    cr_assert_eq(lierne_sim_create(&w->sim, 4, NULL), LIERNE_OK);
+}
+
+static lierne_status plan_rank(packed_world *w, int rank, const lierne_layout *src,
+                               const lierne_layout *dst) {
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
+    return lierne_plan_create_redistribute(&w->plans[rank], lierne_sim_get_context(w->sim, rank),
+                                           &spec);
+}
+
+static lierne_status plan_ranks(packed_world *w, const lierne_layout *src,
+                                const lierne_layout *dst) {
+    lierne_status status = LIERNE_OK;
+    open_world(w);
+    for (int r = 0; r < 4 && status == LIERNE_OK; r++) {
+        status = plan_rank(w, r, src, dst);
+    }
+    return status;
+}
+
+static void close_world(packed_world *w) {
+    for (int r = 0; r < 4; r++) {
+        (void)lierne_plan_destroy(w->plans[r]);
+    }
+    (void)lierne_sim_destroy(w->sim);
+}
+
+Test(packed, both_sides_have_the_same_segments) {
+    packed_world w;
+    packed_spec s;
+    open_spec(&s);
+    lierne_layout *src = make(&s);
+    s.cu[1] = 5;
+    lierne_layout *dst = make(&s);
+    cr_assert_eq(plan_ranks(&w, src, dst), LIERNE_ERR_INVALID);
+    cr_expect(strstr(lierne_last_error(), "cu_seqlens[1]"), "%s", lierne_last_error());
+    close_world(&w);
+    lierne_layout_destroy(dst);
+    s.segments.nsegments = 2, s.cu[2] = 16, s.padded[2] = 20, s.owner[1] = 0;
+    dst = make(&s);
+    cr_assert_eq(plan_ranks(&w, src, dst), LIERNE_ERR_INVALID);
+    cr_expect(strstr(lierne_last_error(), "nsegments"), "%s", lierne_last_error());
+    close_world(&w);
+    lierne_layout_destroy(dst);
+    lierne_layout_destroy(src);
+    lierne_grid_destroy(s.grid);
+}
+
+/* Equal buffers are an alias, unless the call has padding to set to zero. */
+Test(packed, equal_buffers_are_an_alias) {
+    static const int64_t wanted[2][2] = {{-1, -1}, {0, 0}};
+    for (int keep = 0; keep < 2; keep++) {
+        packed_world w;
+        int64_t offset;
+        packed_spec s;
+        open_spec(&s);
+        s.packing.padding = (lierne_padding)keep;
+        s.packing.order = s.order, s.order[0] = 2, s.order[2] = 0;
+        lierne_layout *src = make(&s);
+        cr_assert_eq(plan_ranks(&w, src, src), LIERNE_OK, "%s", lierne_last_error());
+        for (int d = 0; d < 2; d++) {
+            cr_assert_eq(lierne_plan_get_alias(&offset, w.plans[0], (lierne_direction)d),
+                         LIERNE_OK);
+            cr_expect_eq(offset, wanted[keep][d], "padding %d: alias at %lld", keep,
+                         (long long)offset);
+        }
+        close_world(&w);
+        lierne_layout_destroy(src);
+        lierne_grid_destroy(s.grid);
+    }
+}
+
+/* A packed axis keeps its tokens when a plan's other axes change. */
+Test(packed, other_axes_can_be_updated) {
+    lierne_plan *plans[1];
+    lierne_sim *sim;
+    packed_spec s;
+    open_spec(&s);
+    lierne_grid_destroy(s.grid);
+    const lierne_grid_spec grid = {.size = sizeof grid, .world_size = 1};
+    cr_assert_eq(lierne_grid_create(&s.grid, &grid), LIERNE_OK);
+    s.spec.grid = s.grid, s.packing.owner = NULL;
+    lierne_layout *src = make(&s);
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = src};
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_redistribute(plans, lierne_sim_get_context(sim, 0), &spec),
+                 LIERNE_OK);
+    s.shape[1] = 5;
+    cr_expect_eq(lierne_plan_update_shape(plans[0], s.shape), LIERNE_OK, "%s", lierne_last_error());
+    s.shape[0] = 15;
+    cr_expect_eq(lierne_plan_update_shape(plans[0], s.shape), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_plan_destroy(plans[0]), LIERNE_OK);
+    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_layout_destroy(src);
+    lierne_grid_destroy(s.grid);
+}
+
+/* Ranks that pack differently do not get a plan. */
+Test(packed, ranks_that_differ_are_found) {
+    static const char *const fields[] = {"dst.padded", "dst.order", "dst.owner", "dst.padding"};
+    for (int k = 0; k < 4; k++) {
+        lierne_status status = LIERNE_OK;
+        packed_world w;
+        open_world(&w);
+        for (int r = 0; r < 4 && status == LIERNE_OK; r++) {
+            packed_spec s;
+            open_spec(&s);
+            lierne_layout *src = make(&s);
+            s.packing.order = s.order;
+            if (r == 2) {
+                s.padded[1] += 8 * (k == 0), s.padded[2] += 8 * (k == 0);
+                s.padded[3] += 8 * (k == 0);
+                s.order[0] = k == 1, s.order[1] = k != 1;
+                s.owner[0] = k == 2;
+                s.packing.padding = (lierne_padding)(k == 3);
+            }
+            lierne_layout *dst = make(&s);
+            status = plan_rank(&w, r, src, dst);
+            lierne_layout_destroy(src);
+            lierne_layout_destroy(dst);
+            lierne_grid_destroy(s.grid);
+        }
+        cr_expect_eq(status, LIERNE_ERR_MISMATCH, "%s", fields[k]);
+        cr_expect(strstr(lierne_last_error(), fields[k]), "%s: %s", fields[k], lierne_last_error());
+        close_world(&w);
+    }
+}
