@@ -49,8 +49,11 @@
  * stream; pinned memory, and scratch which NCCL or MPI may have registered, is used again by later
  * plans and freed with the context.
  *
- * With more than 8 ranks in one process, set CUDA_DEVICE_MAX_CONNECTIONS to their number, or their
- * streams wait for each other. */
+ * Streams share the hardware queues of a device: CUDA_DEVICE_MAX_CONNECTIONS of them, 8 by default,
+ * at most 32. What is behind a waiting call in a queue waits with it, also if it is the call of
+ * another rank that would end the wait. So ranks of one process have windows only if their device
+ * has two queues for each of them; else lierne_context_dump says "ipc is not used", and why. If a
+ * rank calls on several streams, set the variable to the number of all streams of the process. */
 #ifndef LIERNE_CUDA_H
 #define LIERNE_CUDA_H
 

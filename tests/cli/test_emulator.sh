@@ -81,6 +81,7 @@ for sm in "${kernels[@]}"; do
     run "memory, sm_${sm:-100}" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
 done
 run "ranks of one process" 100 "$emulated/tests/emulator/ranks"
+run "ranks of one process, one hardware queue" 100 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/emulator/ranks" queue
 run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300
@@ -91,7 +92,7 @@ done
 if [ "$long" = long ]; then
     run "memory, without pools" 300 env EMULATOR_POOLS=0 "$emulated/tests/gpu/memory"
     run "all replays" 1000 "$emulated/tests/gpu/replays"
-    run "a device of one hardware queue" 300 env EMULATOR_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300
+    run "a device of one hardware queue" 300 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300
     for sm in "${kernels[@]:1}"; do
         run "virtual, sm_$sm" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/virtual"
     done

@@ -26,7 +26,9 @@ static int setting(const char *name, int otherwise) {
 
 static __attribute__((constructor)) void read_settings(void) {
     emulator = (emulator_settings){.devices = setting("DEVICES", 1),
-                                   .connections = setting("CONNECTIONS", 0),
+                                   .connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS")
+                                                      ? atoi(getenv("CUDA_DEVICE_MAX_CONNECTIONS"))
+                                                      : 0,
                                    .check = setting("CHECK", 1),
                                    .seed = setting("SEED", 1),
                                    .delay = setting("DELAY", 0),

@@ -129,6 +129,7 @@ static void *miss(void *rank) {
 }
 
 int main(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* each rank has three streams */
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         printf("skipped: there is no CUDA device\n");

@@ -10,6 +10,7 @@
 #include "backend/cuda/cuda_vmm.h"
 #include "backend/cuda/launch_flags.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define BLOCK ((size_t)2 << 20)
@@ -173,6 +174,13 @@ static void close_shared(void *memory, const lierne_ipc_handle *handle, int devi
     }
 }
 
+/* As the driver reads it. */
+static int count_queues(void) {
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    int n = text ? atoi(text) : 0;
+    return n >= 1 && n <= 32 ? n : 8;
+}
+
 static void wait_for_device(int device) {
     int previous;
     if (lierne_cuda_enter(device, &previous) == LIERNE_OK) {
@@ -213,8 +221,9 @@ static lierne_status run_step(const lierne_ipc_step *step, void *stream, int dev
 }
 
 #define ON_STREAMS                                                                                 \
-    .granule = BLOCK, .write = transfer, .read = transfer, .alloc_words = alloc_words,             \
-    .free_words = free_words, .wait = wait_for_device, .copy = copy_window, .run = run_step
+    .granule = BLOCK, .count_queues = count_queues, .write = transfer, .read = transfer,           \
+    .alloc_words = alloc_words, .free_words = free_words, .wait = wait_for_device,                 \
+    .copy = copy_window, .run = run_step
 const lierne_ipc_driver lierne_cuda_vmm_driver = {.shares = "descriptors",
                                                   ON_STREAMS,
                                                   .alloc = alloc_shared,

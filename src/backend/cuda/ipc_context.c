@@ -10,6 +10,7 @@
 typedef struct offer {
     lierne_ipc_handle handle;
     int64_t bytes;
+    int64_t device;
     lierne_rank_info info;
 } offer;
 #define OFFER_WORDS (sizeof(offer) / sizeof(int64_t))
@@ -21,7 +22,9 @@ static bool is_neighbour(const lierne_context *context, int index) {
 }
 
 static offer own_offer(const lierne_context *context, const lierne_ipc *ipc) {
-    offer own = {.handle = ipc->head.handles[0], .bytes = ipc->head.bytes[0]};
+    offer own = {.handle = ipc->head.handles[0],
+                 .bytes = ipc->head.bytes[0],
+                 .device = context->device};
     lierne_rank_info_fill(&own.info, context->index, -1);
     return own;
 }
@@ -40,9 +43,32 @@ static lierne_status exchange_offers(lierne_context *context, offer *own,
     return lierne_context_sparse_exchange(context, list, n, received);
 }
 
+static bool shares_device(const offer *a, const offer *b) {
+    return a->device == b->device && a->info.space == b->info.space &&
+           a->info.process == b->info.process && a->info.start == b->info.start;
+}
+
+/* A rank needs a queue for its calls, and one for what lierne enqueues: a call waits on the device
+ * for other ranks, and what is behind it in its queue waits with it, also if it is another rank's.
+ */
+static lierne_status check_queues(const lierne_context *context, const lierne_ipc *ipc,
+                                  int sharing) {
+    int queues = ipc->driver->count_queues ? ipc->driver->count_queues() : 2 * sharing;
+    return sharing == 1 || queues >= 2 * sharing
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "rank %d: %d ranks of this process share device %d, whose streams "
+                             "share %d hardware queues, must be at least %d: set "
+                             "CUDA_DEVICE_MAX_CONNECTIONS, at most 32, before the process uses "
+                             "CUDA, or have a process for each rank",
+                             context->rank, sharing, context->device, queues, 2 * sharing);
+}
+
 static lierne_status map_peers(lierne_context *context, lierne_ipc *ipc,
                                const lierne_control_messages *received, lierne_rank_info *infos,
                                int *watches) {
+    const offer own = {.device = context->device, .info = infos[context->index]};
+    int sharing = 1;
     for (size_t i = 0; i < received->count; i++) {
         const lierne_control_message *m = &received->at[i];
         offer theirs;
@@ -52,8 +78,10 @@ static lierne_status map_peers(lierne_context *context, lierne_ipc *ipc,
         memcpy(&theirs, m->words, sizeof theirs);
         int index = lierne_context_index(context, m->peer);
         infos[index] = theirs.info;
+        sharing += shares_device(&own, &theirs);
         LIERNE_TRY(lierne_ipc_add_peer(ipc, index, &theirs.handle, theirs.bytes));
     }
+    LIERNE_TRY(check_queues(context, ipc, sharing));
     lierne_processes_watch(watches, infos, context->members.count, context->index);
     for (int r = 0; r < context->members.count; r++) {
         ipc->peers[r].watch = r == context->index ? LIERNE_NO_WATCH : watches[r];

@@ -26,6 +26,8 @@ typedef struct lierne_ipc_handle {
 typedef struct lierne_ipc_driver {
     const char *shares; /* by what it shares memory, for the dump */
     size_t granule;     /* chunks have whole multiples of it, in bytes */
+    /* NULL, or how many streams of a process a device serves at once: others wait for them. */
+    int (*count_queues)(void);
     /* Zeroed memory that others can map. free: with quiet unset a peer may still have it mapped.
      * Errors: NO_MEMORY, UNSUPPORTED (the device cannot share memory). */
     lierne_status (*alloc)(void **memory, lierne_ipc_handle *handle, size_t bytes, void *stream);
