@@ -151,7 +151,8 @@ class Context(Dropped):
             call(function, *arguments)
 
     def _check_usable(self):
-        handle(self, "context")
+        if self._handle is None:
+            handle(self, "context")
         if os.getpid() != self._process:
             raise RuntimeError(f"the context was made in process {self._process}; process {os.getpid()}, "
                                "a fork of it, needs one of its own")

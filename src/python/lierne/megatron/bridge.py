@@ -17,6 +17,7 @@ import lierne.torch
 from lierne._library import Spec, ffi, lib, make
 from lierne.megatron.grid import groups_of, new_private_group, ranks_of, sizes_of
 from lierne.megatron.peers import Headers, Peers
+from lierne.torch._program import Program
 from lierne.torch._route import Execution
 
 _SIDES = ("source", "destination")
@@ -373,7 +374,7 @@ class BridgeCommunicator(Peers):
 
     def _start(self, side, direction, data, microbatch):
         """Begins to move what is known; returns an Execution."""
-        shapes, route = self._plan(side, data, direction)
+        shapes, program = self._plan(side, data, direction)
         tensor = data.tensor
         if tensor is None:
             tensor = torch.empty(shapes[0], dtype=data.dtype, device=self._device())
@@ -385,8 +386,7 @@ class BridgeCommunicator(Peers):
         with torch.no_grad():
             source = tensor.detach().contiguous()
             return Execution(f"{name} of the bridge from {self.src_module_name} to {self.dest_module_name}",
-                             route, source, source.new_zeros(shapes[1]), self._data_pg,
-                             self._tag + 64 + direction)
+                             program, source, program.new_output(source, shapes[1]), self._tag + 64 + direction)
 
     @staticmethod
     def _device():
@@ -394,7 +394,7 @@ class BridgeCommunicator(Peers):
         return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
 
     def _plan(self, side, data, direction):
-        """(shapes, route) of a direction for what this rank knows: to it, dp ranks of the others are empty."""
+        """(shapes, Program) of a direction for what this rank knows: to it, dp ranks of the others are empty."""
         counts, peers = self._counts(data), list(self._peer_dp_ranks(side))
         key = data.shapes[0], data.dtype, tuple(counts), direction
         if key not in self._plans:
@@ -407,7 +407,7 @@ class BridgeCommunicator(Peers):
             routes = lierne.BridgeRoutes(
                 self.current_rank, _planned(self.src_grid), _planned(self.dest_grid), shape, data.dtype,
                 batch_axis=axis, src_counts=lists[0], dst_counts=lists[1], **self._options())
-            self._plans[key] = routes.shapes(direction), routes.route(direction)
+            self._plans[key] = routes.shapes(direction), Program(routes.route(direction), self._data_pg)
         return self._plans[key]
 
     def _options(self):

@@ -25,6 +25,7 @@ from lierne._arrays import NOWHERE, dtype_name
 from lierne._library import call, ffi, lib, sized
 from lierne.context import Dropped
 from lierne.plan import direction_of
+from lierne.torch._program import Program
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
 
@@ -137,7 +138,7 @@ class Operation:
         self._shares, self._version = _shares_forward(plan, self.routed), None
         self.group = getattr(context, "group", group)
         self._tag = _tag_of(plan, context)
-        self.dtype, self._shapes, self._routes = plan.dtype, {}, {}
+        self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
         self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
@@ -164,7 +165,7 @@ class Operation:
 
     def updated(self):
         """Forgets shapes and routes: to be called after the plan was updated."""
-        self._shapes, self._routes = {}, {}
+        self._shapes, self._programs = {}, {}
 
     def _start(self, tensor, adjoint):
         """Begins to execute; returns a _Started."""
@@ -175,10 +176,9 @@ class Operation:
         source = tensor.detach().contiguous()
         if self._shares and not adjoint:
             return _Started(self._owner, self._start_shared(source, shapes[1]))
-        out = source.new_zeros(shapes[1])
         if self.routed:
-            return self._start_routed(source, out, int(adjoint))
-        return _Started(self._owner, self._start_own(source, out, adjoint))
+            return self._start_routed(source, shapes[1], int(adjoint))
+        return _Started(self._owner, self._start_own(source, source.new_zeros(shapes[1]), adjoint))
 
     def _check_usable(self):
         """Raises where the context is closed, or dead."""
@@ -187,12 +187,12 @@ class Operation:
             self._context._check_usable()
             call(lib.lierne_context_get_status, self._context._handle)
 
-    def _start_routed(self, source, out, direction):
-        if direction not in self._routes:
-            self._routes[direction] = self.plan.route(direction)
-        route = self._routes[direction]
-        turn = self._begun[direction] % _TURNS * len(route.stages)
-        execution = Execution(self._name_call(direction), route, source, out, self.group,
+    def _start_routed(self, source, shape, direction):
+        if direction not in self._programs:
+            self._programs[direction] = Program(self.plan.route(direction), self.group)
+        program = self._programs[direction]
+        turn = self._begun[direction] % _TURNS * len(program.stages)
+        execution = Execution(self._name_call(direction), program, source, program.new_output(source, shape),
                               self._tag + direction + 2 * turn)
         self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
 

@@ -27,6 +27,7 @@ from lierne.schedules import (KINDS, Event, Group, Operation, Order, Schedule, c
                               isolate, launch_order, read, trace)
 from lierne.torch import check_input, checked
 from lierne.torch._groups import group_of, isolated_groups, process_group_of
+from lierne.torch._program import Program
 from lierne.torch._route import Execution
 
 __all__ = ["KINDS", "Event", "Group", "Operation", "Order", "Run", "Schedule", "check", "create_groups",
@@ -80,8 +81,9 @@ class _RoutedRun(Run):
         self._operations, self._turns = schedule.operations, None
         self._moving, self._started = {}, {}  # futures, and times, by operation
         if not external:
-            self._groups = self._process_groups()
-            self._routes = {i: plan.route(direction) for i, (plan, direction) in self._plans.items()}
+            groups = self._process_groups()
+            self._programs = {i: Program(plan.route(direction), groups[self._operations[i].group])
+                              for i, (plan, direction) in self._plans.items()}
             self._turns = schedules.Run(context, _local(schedule), concurrent=True)
             self._pool = futures.ThreadPoolExecutor(len(schedule.groups) or 1)
 
@@ -127,8 +129,7 @@ class _RoutedRun(Run):
         target, _, _, source = self._buffer[i]
         entry = self._operations[i]
         name = f"operation {i} {entry.name!r} ({entry.kind} of group {entry.group!r})"
-        Execution(name, self._routes[i], source, target, self._groups[entry.group],
-                  tag + direction).finish(self.context.timeout)
+        Execution(name, self._programs[i], source, target, tag + direction).finish(self.context.timeout)
 
     def test(self):
         if self._turns is None or self._filled is None:
