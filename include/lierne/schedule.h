@@ -233,6 +233,8 @@ typedef struct lierne_run_spec {
                      own such as a framework's process groups. The run compares schedules and keeps
                      groups. Operations need no plans, any transport serves, and lierne_run_begin is
                      INVALID. The same on every rank; not with progress_thread */
+    void *stream; /* on the memory of a device (Streams, below): the caller's stream, or NULL. May
+                     differ between ranks */
 } lierne_run_spec;
 
 /* Threads. Between lierne_run_begin and lierne_run_end of a run with a progress thread, only these
@@ -245,6 +247,28 @@ typedef struct lierne_run_spec {
  * (lierne/oob.h) are called from the thread; signals are blocked in it. If the thread fails,
  * lierne_run_test and lierne_run_end return its error. */
 
+/* Streams. In a context with memory of a device every queue that has operations is a stream of the
+ * run's own; that of a group of priority HIGH has the greatest priority of the device.
+ * lierne_run_begin enqueues all operations that wait for none that is held, in the order of the
+ * schedule, and lierne_run_resume what waited for it; events make streams wait for operations of
+ * other queues, and the device needs the host no more. (Messages of a transport that must be polled
+ * move in lierne_run_test and lierne_run_end, or by the progress thread.) A LOCAL operation that is
+ * held begins when what comes before it is complete; every other operation is enqueued without
+ * waiting for that. If spec->stream is not NULL, the run's streams wait for what is enqueued there
+ * when lierne_run_begin is called, and a held operation for what is there when lierne_run_resume
+ * is called. Otherwise the input must be complete by then. A stream that is captured into a CUDA
+ * graph is UNSUPPORTED. After lierne_run_end all output is complete. Devices with few hardware
+ * queues may run streams one after another (CUDA_DEVICE_MAX_CONNECTIONS, lierne/cuda.h).
+ *
+ * Domains. A transport that matches messages in the order of calls (nccl, ipc) orders those of one
+ * domain (lierne/group.h), so the messages of two queues must be in different ones. For operations
+ * of groups that passes made the run has plans of its own, which do the same in the group's domain
+ * and need memory like the recorded ones. Of the other queues at most one may have plans of the
+ * context's own domain; create plans of further ones with a group of lierne_group_create. The
+ * recorded plans may be called while no run is begun; calls between lierne_run_begin and
+ * lierne_run_end need the same order on all ranks as the operations of their domain. Runs that are
+ * begun at the same time and share a group must begin in one order on all ranks. */
+
 /* Creates a run: compares the schedules of all ranks (lierne_schedule_check), then creates the
  * groups that passes made and that no earlier run has. Collective over the context: all ranks must
  * call, each with its own schedule, even ranks whose schedule is empty, and wait for each other (in
@@ -255,10 +279,12 @@ typedef struct lierne_run_spec {
  * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
  * context, an operation without plan that is not LOCAL, unless external, a plan of another context
  * or with messages to or from a rank outside of the operation's group, one plan and direction in
- * two queues; a cycle, which the message has), MISMATCH (lierne_schedule_check; ranks hold
- * different groups of earlier runs), UNSUPPORTED (a transport without match ids; a progress thread
- * where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE (max_groups; no thread),
- * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * two queues, messages of two queues in one domain (Domains, above), a plan with a shared output in
+ * a group that a pass made over nccl or ipc, a stream in a context without memory of a device; a
+ * cycle, which the message has), MISMATCH (lierne_schedule_check; ranks hold different groups of
+ * earlier runs), UNSUPPORTED (a transport orders all messages and has no domains; a stream that is
+ * captured; a progress thread where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE
+ * (max_groups; no thread), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
                                            const lierne_schedule *schedule,
                                            const lierne_run_spec *spec);
@@ -305,7 +331,10 @@ LIERNE_API lierne_status lierne_run_test(int *done, lierne_run *run);
  */
 LIERNE_API lierne_status lierne_run_end(lierne_run *run);
 
-/* An operation of the last execution. Times are seconds of a monotonic clock; 0: not yet. */
+/* An operation of the last execution. Times are seconds of a monotonic clock; 0: not yet. On
+ * streams they are those of the look (in lierne_run_test, lierne_run_end or the progress thread)
+ * that found that the stream had passed it: an operation begun before another one ended did begin
+ * before, and with few looks some overlap is not seen. */
 typedef struct lierne_run_event {
     size_t size;    /* sizeof(lierne_run_event), set by the caller; filled as far as it goes */
     int queue;      /* number of its queue: the first group of its uid; ngroups: the local one */

@@ -236,8 +236,10 @@ static lierne_status begin_call(lierne_request **request, lierne_plan *plan, cal
 }
 
 lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
-                                       lierne_direction direction, void *out, const void *in) {
-    return begin_call(request, plan, (call){.direction = direction, .agreed = true}, out, in, NULL);
+                                       lierne_direction direction, void *out, const void *in,
+                                       void *stream) {
+    const call c = {.direction = direction, .agreed = true};
+    return begin_call(request, plan, c, out, in, stream);
 }
 
 lierne_status lierne_plan_forward_begin(lierne_request **request, lierne_plan *plan, void *out,

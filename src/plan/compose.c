@@ -1,4 +1,4 @@
-/* Plans made of plans: transposed and composed ones.
+/* Plans made of plans: transposed and composed ones, and copies in another group.
  *
  * Both need the routes alone. These are copied, so that the new plan is independent. */
 #include "plan/object.h"
@@ -96,18 +96,54 @@ static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *f
     return copy_owned(side, from);
 }
 
+/* Direction d becomes that of the plan, or with `turned` the other one. */
+static lierne_status duplicate_sides(lierne_plan_parts *parts, const lierne_plan *plan,
+                                     bool turned) {
+    parts->dtype = plan->parts.dtype;
+    parts->in_place = plan->parts.in_place;
+    for (int d = 0; d < 2; d++) {
+        int from = turned ? 1 - d : d;
+        parts->algorithm[d] = plan->parts.algorithm[from];
+        LIERNE_TRY(duplicate(&parts->side[d], &plan->parts.side[from]));
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan) {
     parts->kind = "transposed";
-    parts->dtype = plan->parts.dtype;
     parts->max_inflight = plan->parts.max_inflight;
     parts->group = plan->group;
-    parts->algorithm[LIERNE_DIRECTION_FORWARD] = plan->parts.algorithm[LIERNE_DIRECTION_ADJOINT];
-    parts->algorithm[LIERNE_DIRECTION_ADJOINT] = plan->parts.algorithm[LIERNE_DIRECTION_FORWARD];
-    parts->in_place = plan->parts.in_place;
-    LIERNE_TRY(duplicate(&parts->side[LIERNE_DIRECTION_FORWARD],
-                         &plan->parts.side[LIERNE_DIRECTION_ADJOINT]));
-    return duplicate(&parts->side[LIERNE_DIRECTION_ADJOINT],
-                     &plan->parts.side[LIERNE_DIRECTION_FORWARD]);
+    return duplicate_sides(parts, plan, true);
+}
+
+static lierne_status copy_plan(lierne_plan_parts *parts, const lierne_plan *plan,
+                               lierne_group *group) {
+    LIERNE_TRY(lierne_plan_check_not_shared(plan, "the plan"));
+    parts->kind = plan->parts.kind;
+    parts->group = group;
+    parts->no_adjoint = plan->parts.no_adjoint;
+    parts->accumulate = plan->parts.accumulate;
+    parts->rows = plan->parts.rows;
+    return duplicate_sides(parts, plan, false);
+}
+
+/* Of a rank that has nothing to do in the plan. */
+static lierne_status leave_out(lierne_plan_parts *parts, int rank) {
+    parts->kind = parts->algorithm[0] = parts->algorithm[1] = "none";
+    parts->dtype = LIERNE_DTYPE_I32;
+    LIERNE_TRY(lierne_route_create(&parts->side[0].route, rank, 0, 0));
+    return lierne_route_create(&parts->side[1].route, rank, 0, 0);
+}
+
+lierne_status lierne_plan_copy(lierne_plan **out, lierne_context *context, const lierne_plan *plan,
+                               lierne_group *group, int number) {
+    lierne_plan_parts parts = {.max_inflight = 1, .waits = true};
+    const lierne_field fields[] = {{.name = "a run's plan of a group"},
+                                   {.name = "plan", .value = number}};
+    lierne_status status = plan ? copy_plan(&parts, plan, group) : leave_out(&parts, context->rank);
+    LIERNE_TRY(lierne_plan_new(out, context, status, &parts, fields, 2));
+    lierne_plan_own(*out);
+    return LIERNE_OK;
 }
 
 lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan) {

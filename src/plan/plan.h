@@ -96,6 +96,12 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 /* The same before a plan changes; BUSY also if a call of it was captured into a graph. */
 lierne_status lierne_plan_check_changeable(const lierne_plan *plan);
 
+/* Collective over the context. Makes a plan that does the same in the domain of a group, with one
+ * request per direction, as part of something that destroys it (lierne_plan_own). number: that of
+ * the plan, the same on every rank. plan: NULL on a rank that has no messages with the others. */
+lierne_status lierne_plan_copy(lierne_plan **out, lierne_context *context, const lierne_plan *plan,
+                               lierne_group *group, int number);
+
 /* For coalesced plans: a direction's route, the rules for its buffers, and how many of them hold
  * the plan, changed by `by`. */
 const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction direction);
@@ -105,7 +111,8 @@ void lierne_plan_hold(lierne_plan *plan, int by);
 /* Begins a call that the ranks have compared before: nothing is compared where the context checks.
  */
 lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
-                                       lierne_direction direction, void *out, const void *in);
+                                       lierne_direction direction, void *out, const void *in,
+                                       void *stream);
 /* Before and after a call that executes. compare_call: where the context checks, the ranks agree
  * that each of them may call (mine), what, of which plan, and whether a graph captures it; *id is
  * that of the agreement.

@@ -2,8 +2,9 @@
  *
  * Everything that can fail on one rank alone comes before the ranks agree (exchange.c). A group
  * that a pass made is created once per context and source; runs count their references to it. */
-#include "step/schedule_run.h"
+#include "step/run_streams.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,19 +121,6 @@ static lierne_status check_plans(const lierne_run *run, const lierne_context *co
     return status;
 }
 
-static lierne_status check_transports(const lierne_context *context) {
-    for (int i = 0; i < context->ncarriers; i++) {
-        const lierne_transport *t = context->carriers[i].transport;
-        if (t->ordered) {
-            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                               "rank %d: transport %s matches messages in the order of calls, so "
-                               "queues cannot run concurrently over it",
-                               context->rank, t->name);
-        }
-    }
-    return LIERNE_OK;
-}
-
 static lierne_status allocate(lierne_run *run, const lierne_schedule *schedule) {
     size_t n = schedule->operations.count, ngroups = schedule->groups.count;
     LIERNE_TRY(lierne_schedule_copy(&run->schedule, schedule));
@@ -141,7 +129,12 @@ static lierne_status allocate(lierne_run *run, const lierne_schedule *schedule) 
     LIERNE_TRY(lierne_alloc(&run->operations, n, sizeof *run->operations));
     LIERNE_TRY(lierne_alloc(&run->next, ngroups + 1, sizeof *run->next));
     LIERNE_TRY(lierne_alloc(&run->out, n, sizeof *run->out));
-    return lierne_alloc(&run->in, n, sizeof *run->in);
+    LIERNE_TRY(lierne_alloc(&run->in, n, sizeof *run->in));
+    LIERNE_TRY(lierne_alloc(&run->plans, n, sizeof *run->plans));
+    for (size_t i = 0; i < n; i++) {
+        run->plans[i] = run->schedule->operations.at[i].plan;
+    }
+    return LIERNE_OK;
 }
 
 /* Everything that can fail on this rank alone. */
@@ -165,9 +158,10 @@ static lierne_status prepare_run(lierne_run *run, lierne_context *context,
                            context->rank);
     }
     LIERNE_TRY(allocate(run, schedule));
-    LIERNE_TRY(run->external ? LIERNE_OK : check_transports(context));
     LIERNE_TRY(check_groups(context, run->schedule));
     LIERNE_TRY(check_plans(run, context));
+    LIERNE_TRY(lierne_run_check_domains(run));
+    LIERNE_TRY(lierne_run_streams_create(run, spec.stream));
     for (size_t i = 0; i < run->schedule->groups.count; i++) {
         lierne_recorded_group *g = &run->schedule->groups.at[i];
         const lierne_group *existing = lierne_run_find_group(context, g);
@@ -190,6 +184,8 @@ static void hold_plans(const lierne_run *run, int by) {
 static void drop_run(lierne_run *run) {
     if (run) {
         lierne_run_thread_destroy(run);
+        lierne_run_destroy_copies(run);
+        lierne_run_streams_destroy(run);
         lierne_schedule_destroy(run->schedule);
         for (size_t i = 0; i < run->created.count; i++) {
             lierne_mem_free(run->created.at[i].ranks);
@@ -198,19 +194,36 @@ static void drop_run(lierne_run *run) {
         lierne_mem_free(run->groups);
         lierne_mem_free(run->operations);
         lierne_mem_free(run->next);
+        lierne_mem_free(run->plans);
         lierne_mem_free(run->out);
         lierne_mem_free(run->in);
         lierne_mem_free(run);
     }
 }
 
-/* Of a run that was not created: groups of earlier runs stay with these. */
-static void return_groups(const lierne_run *run) {
-    for (size_t i = 0; run && run->groups && i < run->schedule->groups.count; i++) {
-        if (run->groups[i]) {
-            run->groups[i]->references--;
+/* The newest first. Plans of the run are in them, and are destroyed before. */
+static lierne_status release_groups(lierne_run *run) {
+    lierne_status status = LIERNE_OK;
+    lierne_run_destroy_copies(run);
+    for (size_t i = run->groups ? run->schedule->groups.count : 0; i-- > 0;) {
+        lierne_group *own = run->groups[i];
+        if (own && --own->references == 0) {
+            lierne_status destroyed = lierne_group_destroy(own);
+            status = status == LIERNE_OK ? destroyed : status;
         }
     }
+    return status;
+}
+
+/* After an error, which its groups must not hide. */
+static void discard_run(lierne_run *run) {
+    char message[LIERNE_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", lierne_error_text());
+    if (run) {
+        release_groups(run);
+        drop_run(run);
+    }
+    lierne_set_error(message);
 }
 
 static bool dependent_busy(const lierne_dependent *dependent) {
@@ -219,18 +232,11 @@ static bool dependent_busy(const lierne_dependent *dependent) {
 
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
     lierne_run *run = (lierne_run *)dependent;
-    lierne_status status = LIERNE_OK;
     lierne_run_thread_destroy(run);
     run->context->guard = run->running ? NULL : run->context->guard;
     run->context->nplans -= lierne_context_remove_dependent(run->context, dependent);
     hold_plans(run, -1);
-    for (size_t i = run->schedule->groups.count; i-- > 0;) {
-        lierne_group *own = run->groups[i];
-        if (own && --own->references == 0) {
-            lierne_status destroyed = lierne_group_destroy(own);
-            status = status == LIERNE_OK ? destroyed : status;
-        }
-    }
+    lierne_status status = release_groups(run);
     drop_run(run);
     return status;
 }
@@ -250,8 +256,7 @@ static lierne_status create_run(lierne_run **out, lierne_context *context,
     status = lierne_run_agree(run, context, status, concurrent);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
-        return_groups(run);
-        drop_run(run);
+        discard_run(run);
         return status;
     }
     run->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};

@@ -2,15 +2,17 @@
  *
  * Only all schedules together show a cycle or a group that one rank isolates and another does not.
  * So the first rank gets them as text, checks them, and answers every rank with the groups to
- * create; ranks that are no members of a group need to know it too, because creating is agreed on
- * by all. A rank that has failed by itself still takes part, with empty messages, and its error
- * becomes everybody's in the agreement at the end. */
+ * create and the plans to copy (run_plans.c); ranks that are no members of a group need to know it
+ * too, because creating is agreed on by all. A rank that has failed by itself still takes part,
+ * with empty messages, and its error becomes everybody's in the agreement at the end. */
 #include "step/schedule_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PURPOSE_WORDS 2 /* of 8 characters, LIERNE_MAX_PURPOSE and a zero */
+#define GROUP_WORDS   5 /* of an answer, before the ranks of a group */
+#define COPY_WORDS    (sizeof(lierne_run_copy) / sizeof(int64_t))
 
 /* A group to create. */
 typedef struct wanted {
@@ -108,6 +110,18 @@ static lierne_status write_answer(words *answer, const wanted_groups *all) {
     return LIERNE_OK;
 }
 
+/* Behind the groups: how many plans, and these. */
+static lierne_status write_copies(words *answer, lierne_schedule *const *schedules, int n) {
+    lierne_run_copies copies = {0};
+    lierne_status status = lierne_run_list_copies(&copies, schedules, n);
+    status = status == LIERNE_OK ? LIERNE_VEC_PUSH(answer, (int64_t)copies.count) : status;
+    for (size_t i = 0; status == LIERNE_OK && i < copies.count * COPY_WORDS; i++) {
+        status = LIERNE_VEC_PUSH(answer, ((const int64_t *)copies.at)[i]);
+    }
+    lierne_mem_free(copies.at);
+    return status;
+}
+
 static lierne_status check_all(words *answer, lierne_schedule *const *schedules, int n,
                                bool concurrent) {
     lierne_schedule_order order = {.size = sizeof order};
@@ -121,9 +135,8 @@ static lierne_status check_all(words *answer, lierne_schedule *const *schedules,
                            cycle);
     }
     lierne_status status = collect_wanted(&all, schedules, n);
-    if (status == LIERNE_OK) {
-        status = write_answer(answer, &all);
-    }
+    status = status == LIERNE_OK ? write_answer(answer, &all) : status;
+    status = status == LIERNE_OK ? write_copies(answer, schedules, n) : status;
     lierne_mem_free(all.at);
     return status;
 }
@@ -210,7 +223,7 @@ static lierne_status add_created(lierne_run *run, const int64_t *at) {
     lierne_recorded_group_name(&g);
     LIERNE_TRY(lierne_alloc(&g.ranks, (size_t)g.n, sizeof *g.ranks));
     for (int k = 0; k < g.n; k++) {
-        g.ranks[k] = (int)at[5 + k];
+        g.ranks[k] = (int)at[GROUP_WORDS + k];
     }
     lierne_status status = LIERNE_VEC_PUSH(&run->created, g);
     if (status != LIERNE_OK) {
@@ -219,13 +232,22 @@ static lierne_status add_created(lierne_run *run, const int64_t *at) {
     return status;
 }
 
-static lierne_status read_answer(lierne_run *run, const int64_t *answer) {
+static lierne_status read_groups(lierne_run *run, const int64_t *answer) {
     const int64_t *at = answer + 1;
     for (int64_t i = 0; i < answer[0]; i++) {
         LIERNE_TRY(add_created(run, at));
-        at += 5 + at[4];
+        at += GROUP_WORDS + at[4];
     }
     return LIERNE_OK;
+}
+
+/* The copies of an answer: how many, and behind that each of them. */
+static const int64_t *find_copies(const int64_t *answer) {
+    const int64_t *at = answer + 1;
+    for (int64_t i = 0; i < answer[0]; i++) {
+        at += GROUP_WORDS + at[4];
+    }
+    return at;
 }
 
 /* Takes a group that was created, or one of an earlier run, into the run. */
@@ -277,7 +299,7 @@ static lierne_status create_groups(lierne_run *run, lierne_context *context,
     lierne_status status = lierne_alloc(&made, n, sizeof *made);
     status = status == LIERNE_OK ? lierne_alloc(&specs, n, sizeof *specs) : status;
     status = status == LIERNE_OK ? lierne_alloc(&list, n, sizeof *list) : status;
-    status = status == LIERNE_OK ? read_answer(run, answer) : status;
+    status = status == LIERNE_OK ? read_groups(run, answer) : status;
     if (status == LIERNE_OK) {
         fill_specs(specs, list, run);
     }
@@ -321,8 +343,12 @@ static lierne_status agree_on_run(lierne_run *run, lierne_context *context, lier
                                    {.name = "external", .value = run && run->external}};
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
     take_existing(run, context);
-    const lierne_control_message *answer = &mine->at[0];
-    return answer->words[0] > 0 ? create_groups(run, context, answer->words) : LIERNE_OK;
+    const int64_t *answer = mine->at[0].words, *copies = find_copies(answer);
+    LIERNE_TRY(answer[0] > 0 ? create_groups(run, context, answer) : LIERNE_OK);
+    return copies[0] > 0 && !run->external && lierne_run_is_ordered(context)
+               ? lierne_run_copy_plans(run, (const lierne_run_copy *)(copies + 1),
+                                       (size_t)copies[0])
+               : LIERNE_OK;
 }
 
 lierne_status lierne_run_agree(lierne_run *run, lierne_context *context, lierne_status status,

@@ -15,7 +15,9 @@ typedef struct lierne_run_operation {
     int64_t begun;           /* nanoseconds of the system's monotonic clock; these: 0 before */
     int64_t resumed;
     int64_t ended;
-    bool free; /* it is not held, or was resumed */
+    bool free;   /* it is not held, or was resumed */
+    bool turn;   /* its queue has come to it */
+    bool queued; /* the queue goes on behind it: it is complete, or its stream will have it so */
 } lierne_run_operation;
 
 /* run_thread.c */
@@ -25,13 +27,28 @@ typedef struct lierne_run_thread {
     bool closing;
 } lierne_run_thread;
 
+/* run_plans.c. A plan to copy: its number, and the group that a pass made. Words of a message. */
+typedef struct lierne_run_copy {
+    int64_t source;
+    int64_t number;
+    int64_t purpose[(LIERNE_MAX_PURPOSE + 1) / 8];
+} lierne_run_copy;
+typedef LIERNE_VEC(lierne_run_copy) lierne_run_copies;
+
+typedef struct lierne_run_streams lierne_run_streams; /* run_streams.h */
+
 struct lierne_run {
     lierne_dependent dependent; /* of the context; the first member */
     lierne_context *context;
     lierne_schedule *schedule;        /* a copy, with the uids of groups that were created */
     lierne_group **groups;            /* per group of the schedule: what a pass made, else NULL */
     lierne_run_operation *operations; /* per operation of the schedule */
-    int nqueues;                      /* the last one is the local one */
+    lierne_plan **plans;              /* per operation: what it executes, or NULL */
+    lierne_plan **copies; /* the run's own plans among these, and others that only ranks beside this
+                             one execute */
+    size_t ncopies;
+    lierne_run_streams *streams; /* or NULL: the host polls */
+    int nqueues;                 /* the last one is the local one */
     int *next; /* per queue: operation whose turn it is, or the number of operations */
     void **out;
     const void **in;
@@ -39,6 +56,7 @@ struct lierne_run {
     LIERNE_VEC(lierne_recorded_group) created; /* for it, on all ranks, in that order */
     bool external;
     bool running;
+    int unpassed;       /* operations that streams have and have not passed */
     int64_t executions; /* begun so far */
     int64_t issued;
     lierne_deadline deadline; /* of nothing progressing; timeout 0: not started */
@@ -51,6 +69,18 @@ static inline int lierne_run_queue(const lierne_run *run, int operation) {
     int group = run->schedule->operations.at[operation].group;
     return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
 }
+
+/* Whether a transport matches messages in the order of calls: the same on every rank. */
+bool lierne_run_is_ordered(const lierne_context *context);
+/* Over such transports: whether the messages of no two queues are in one domain. Errors: INVALID,
+ * UNSUPPORTED (a transport has no groups), NO_MEMORY. */
+lierne_status lierne_run_check_domains(const lierne_run *run);
+/* The plans of groups that passes made, of n ranks, each once; copies is empty before. */
+lierne_status lierne_run_list_copies(lierne_run_copies *copies, lierne_schedule *const *schedules,
+                                     int n);
+/* Collective: makes n of them, and lets operations execute them. */
+lierne_status lierne_run_copy_plans(lierne_run *run, const lierne_run_copy *copies, size_t n);
+void lierne_run_destroy_copies(lierne_run *run);
 
 /* schedule_run.c. Looks at every queue once; *moved: something was done. */
 lierne_status lierne_run_advance(lierne_run *run, bool *moved);

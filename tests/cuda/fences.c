@@ -184,6 +184,16 @@ void lierne_cuda_leave(int device, int previous) {
     current_device = previous;
 }
 
+lierne_status lierne_cuda_stream_create(void **stream, int device, bool urgent) {
+    (void)device, (void)urgent;
+    *stream = NULL;
+    return LIERNE_OK;
+}
+
+void lierne_cuda_stream_destroy(void *stream) {
+    (void)stream;
+}
+
 static const lierne_stream_driver *const driver = &lierne_cuda_stream_driver;
 
 /* A call of the execution on a stream; returns its number. */

@@ -154,7 +154,7 @@ typedef struct emulator_nodes {
 void emulator_nodes_add(emulator_nodes *nodes, const int *at, int n);
 
 struct CUstream_st {
-    int device, agent;
+    int device, agent, priority;
     bool blocking, legacy, destroyed;
     struct emulator_queue *queue;
     long pending; /* operations */

@@ -251,15 +251,36 @@ uint64_t emulator_take_streams(void) {
     return atomic_exchange(&created, 0);
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
+#define GREATEST_PRIORITY (-5)
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    *least = 0;
+    *greatest = GREATEST_PRIORITY;
+    return cudaSuccess;
+}
+
+/* A priority orders blocks that wait for a processor: here none does. */
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
     EMULATOR_TRY(emulator_ready());
     atomic_fetch_add(&created, 1);
     cudaStream_t stream = calloc(1, sizeof *stream);
     stream->blocking = flags != cudaStreamNonBlocking;
+    stream->priority = priority > 0                   ? 0
+                       : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY
+                                                      : priority;
     lock();
     add_stream(stream, emulator_device());
     unlock();
     *out = stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
+    return cudaStreamCreateWithPriority(out, flags, 0);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
+    *priority = emulator_stream(stream)->priority;
     return cudaSuccess;
 }
 

@@ -20,9 +20,9 @@ const lierne_memory lierne_cuda_memory = {.name = "cuda",
                                           .alloc_host = alloc_host,
                                           .free_host = free_host};
 
-lierne_status lierne_cuda_stream_create(void **stream, int device) {
+lierne_status lierne_cuda_stream_create(void **stream, int device, bool urgent) {
     static char any;
-    (void)device;
+    (void)device, (void)urgent;
     *stream = &any;
     return LIERNE_OK;
 }

@@ -1,6 +1,7 @@
 /* Messages are matched by pair of ranks, in the order in which they were posted. Ranks connect in
  * their first messages, and in their first all-gather: neither can be captured. */
 #include "capture.h"
+#include "device_streams.h"
 #include "fake_windows.h"
 
 #include <pthread.h>
@@ -41,7 +42,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static message *first, **last = &first;
 static fake_nccl_counts counts;
-static bool stalled, fails;
+static bool stalled, fails, on_streams;
 static int failed_world; /* of the communicator whose send failed: its group does not come */
 static _Thread_local int device;
 static ncclResult_t async_error = ncclSuccess;
@@ -54,6 +55,12 @@ static _Thread_local bool broken; /* the group: nothing of it is begun */
 void fake_nccl_stall(bool stall) {
     pthread_mutex_lock(&lock);
     stalled = stall;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_use_streams(bool use) {
+    pthread_mutex_lock(&lock);
+    on_streams = use;
     pthread_mutex_unlock(&lock);
 }
 
@@ -186,22 +193,27 @@ static ncclResult_t finalize(ncclComm_t comm) {
     return ncclInProgress;
 }
 
-static ncclResult_t destroy(ncclComm_t comm) {
+/* What streams still have of it ends, and frees it. */
+static ncclResult_t end_comm(ncclComm_t comm, int *count) {
     fake_windows_end(comm);
-    free(comm);
     pthread_mutex_lock(&lock);
-    counts.destroyed++;
+    bool idle = comm->passed == comm->enqueued;
+    comm->ended = true;
+    ++*count;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+    if (idle) {
+        free(comm);
+    }
     return ncclSuccess;
 }
 
+static ncclResult_t destroy(ncclComm_t comm) {
+    return end_comm(comm, &counts.destroyed);
+}
+
 static ncclResult_t abort_comm(ncclComm_t comm) {
-    fake_windows_end(comm);
-    free(comm);
-    pthread_mutex_lock(&lock);
-    counts.aborted++;
-    pthread_mutex_unlock(&lock);
-    return ncclSuccess;
+    return end_comm(comm, &counts.aborted);
 }
 
 static ncclResult_t comm_count(const ncclComm_t comm, int *count) {
@@ -335,7 +347,8 @@ static ncclResult_t run_group(const operations *o) {
     counts.messages += o->n;
     counts.split_messages += o->n > 0 && o->at[0].comm->world_id >= 10000 ? o->n : 0;
     link_sends(o, sent);
-    while (!(all = look(o, sent, done)) && late == 0 && o->at[0].comm->world_id != failed_world) {
+    while (!(all = look(o, sent, done)) && late == 0 && !o->at[0].comm->ended &&
+           o->at[0].comm->world_id != failed_world) {
         late = pthread_cond_timedwait(&changed, &lock, &until);
     }
     unlink_sends(sent, o->n);
@@ -352,6 +365,41 @@ static lierne_status replay_group(void *data) {
                : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "a replayed group call did not end");
 }
 
+typedef struct stream_work {
+    operations operations;
+    int turn;
+} stream_work;
+
+static void run_on_stream(void *data) {
+    const stream_work *w = data;
+    ncclComm_t comm = w->operations.at[0].comm;
+    pthread_mutex_lock(&lock);
+    while (comm->passed != w->turn && !comm->ended) {
+        pthread_cond_wait(&changed, &lock);
+    }
+    bool runs = !comm->ended;
+    pthread_mutex_unlock(&lock);
+    if (runs) {
+        run_group(&w->operations);
+    }
+    pthread_mutex_lock(&lock);
+    bool last_one = ++comm->passed == comm->enqueued && comm->ended;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (last_one) {
+        free(comm);
+    }
+}
+
+static ncclResult_t enqueue(void) {
+    ncclComm_t comm = group.at[0].comm;
+    pthread_mutex_lock(&lock);
+    const stream_work w = {group, comm->enqueued++};
+    pthread_mutex_unlock(&lock);
+    test_device_stream_add(group.at[0].stream, run_on_stream, &w, sizeof w);
+    return ncclInProgress;
+}
+
 static bool connects(const operations *o) {
     bool found = o->own && o->at[0].comm->gathers == 1;
     for (int i = 0; !o->own && i < o->n; i++) {
@@ -364,6 +412,9 @@ static ncclResult_t group_end(void) {
     open_group = false;
     if (broken) {
         return ncclInvalidUsage;
+    }
+    if (on_streams && group.n > 0) {
+        return enqueue();
     }
     bool kept =
         group.n > 0 && test_capture_add(group.at[0].stream, replay_group, &group, sizeof group);

@@ -9,6 +9,9 @@
  * that wait for it. */
 void fake_nccl_stall(bool stall);
 void fake_nccl_fail_send(void);
+/* Lets group calls run on the streams that they are given (device_streams.h), those of one
+ * communicator one after another, whatever their streams. */
+void fake_nccl_use_streams(bool use);
 /* The asynchronous error of every communicator. */
 void fake_nccl_set_error(ncclResult_t error);
 typedef struct fake_nccl_counts {

@@ -11,6 +11,8 @@ struct ncclComm {
     unsigned met[2];                    /* ranks that it has sent to, and received from: bits */
     struct ncclWindow_vidmem *made;     /* by a registration under way, or NULL */
     ncclWindow_t *out;                  /* where that goes; NULL: none is under way */
+    int enqueued, passed;               /* group calls on streams */
+    bool ended;                         /* destroyed or aborted: those do nothing more */
 };
 
 ncclResult_t fake_mem_alloc(void **memory, size_t bytes);

@@ -118,6 +118,11 @@ lierne_memory test_device_stream_memory(void) {
     return memory;
 }
 
+static atomic_int urgent_streams;
+int test_device_urgent_streams(void) {
+    return atomic_load(&urgent_streams);
+}
+
 /* How often it was recorded, and the last of these that a stream has passed. */
 typedef struct event {
     atomic_long recorded, passed;
@@ -161,11 +166,26 @@ static void run_wait(void *data) {
     }
 }
 
-static lierne_status begin(void *stream, void *fence) {
-    event *e = fence;
+static lierne_status stream_wait(void *stream, void *self) {
+    event *e = self;
     const mark m = {e, atomic_load(&e->recorded)};
     test_device_stream_add(stream, run_wait, &m, sizeof m);
     return LIERNE_OK;
+}
+
+static lierne_status begin(void *stream, void *fence) {
+    return stream_wait(stream, fence);
+}
+
+static lierne_status stream_create(void **stream, int device, bool urgent) {
+    (void)device;
+    atomic_fetch_add(&urgent_streams, urgent);
+    *stream = test_device_stream_create();
+    return LIERNE_OK;
+}
+
+static void stream_destroy(void *stream) {
+    test_device_stream_destroy(stream);
 }
 
 static void run_advance(void *data) {
@@ -192,4 +212,7 @@ const lierne_stream_driver test_device_stream_driver = {
     .epochs_create = test_epochs_create,
     .epochs_destroy = test_epochs_destroy,
     .advance = advance,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_wait = stream_wait,
 };

@@ -13,6 +13,9 @@ void test_device_stream_destroy(test_device_stream *stream);
 /* Calls run on a stream with a copy of data. */
 void test_device_stream_add(void *stream, void (*run)(void *data), const void *data, size_t bytes);
 
+/* Streams that its driver has made so far with the device's greatest priority. */
+int test_device_urgent_streams(void);
+
 /* As those of a device: required, detached, enqueued by the caller's thread; fences order the calls
  * of an execution that are on several streams. */
 extern const lierne_stream_driver test_device_stream_driver;

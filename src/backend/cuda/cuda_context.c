@@ -15,7 +15,7 @@
 static lierne_status start_device(int *device, void **stream) {
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(device), "cudaGetDevice"));
     LIERNE_TRY(lierne_cuda_check(lierne_kernel_load(), "loading the kernels"));
-    return lierne_cuda_stream_create(stream, *device);
+    return lierne_cuda_stream_create(stream, *device, false);
 }
 
 /* Everything that can fail on this rank alone. */

@@ -75,13 +75,20 @@ void lierne_cuda_leave(int device, int previous) {
     }
 }
 
-lierne_status lierne_cuda_stream_create(void **out, int device) {
+static lierne_status create_stream(cudaStream_t *stream, bool urgent) {
+    int least = 0, greatest = 0;
+    LIERNE_TRY(lierne_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                                 "cudaDeviceGetStreamPriorityRange"));
+    return lierne_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking,
+                                                          urgent ? greatest : least),
+                             "cudaStreamCreateWithPriority");
+}
+
+lierne_status lierne_cuda_stream_create(void **out, int device, bool urgent) {
     int previous;
     cudaStream_t stream = NULL;
     LIERNE_TRY(lierne_cuda_enter(device, &previous));
-    lierne_status status =
-        lierne_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                          "cudaStreamCreateWithFlags");
+    lierne_status status = create_stream(&stream, urgent);
     lierne_cuda_leave(device, previous);
     *out = stream;
     return status;

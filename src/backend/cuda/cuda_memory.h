@@ -13,9 +13,9 @@ LIERNE_PRIVATE extern const lierne_memory lierne_cuda_memory;
 lierne_status lierne_cuda_enter(int device, int *previous);
 void lierne_cuda_leave(int device, int previous);
 
-/* A stream of lierne's own on a device. idle: whether it has passed all that was enqueued; also
- * while some thread captures a graph. */
-LIERNE_PRIVATE lierne_status lierne_cuda_stream_create(void **stream, int device);
+/* A stream of lierne's own on a device; urgent: of its greatest priority. idle: whether it has
+ * passed all that was enqueued; also while some thread captures a graph. */
+LIERNE_PRIVATE lierne_status lierne_cuda_stream_create(void **stream, int device, bool urgent);
 LIERNE_PRIVATE lierne_status lierne_cuda_stream_idle(bool *idle, void *stream);
 LIERNE_PRIVATE void lierne_cuda_stream_destroy(void *stream);
 

@@ -203,6 +203,11 @@ static lierne_status advance(void *stream, uint64_t *epoch) {
     return lierne_cuda_check(lierne_kernel_advance(epoch, stream), "launching a kernel");
 }
 
+static lierne_status stream_wait(void *stream, void *self) {
+    const event *f = self;
+    return f->recorded ? wait_for(stream, f->event, 0) : LIERNE_OK;
+}
+
 const lierne_stream_driver lierne_cuda_stream_driver = {
     .name = "cuda",
     .required = true,
@@ -219,5 +224,8 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .epochs_create = epochs_create,
     .epochs_destroy = epochs_destroy,
     .advance = advance,
+    .stream_create = lierne_cuda_stream_create,
+    .stream_destroy = lierne_cuda_stream_destroy,
+    .stream_wait = stream_wait,
     .enter_thread = enter_thread,
 };

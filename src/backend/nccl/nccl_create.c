@@ -97,7 +97,7 @@ static lierne_status fill_gatherer(gatherer *g) {
     LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommCount(n->comm, &n->world), "ncclCommCount"));
     LIERNE_TRY(
         lierne_nccl_check(n, n->call.ncclCommCuDevice(n->comm, &device), "ncclCommCuDevice"));
-    return lierne_cuda_stream_create(&g->stream, device);
+    return lierne_cuda_stream_create(&g->stream, device, false);
 }
 
 static lierne_status open_state(lierne_oob_state **out, ncclComm_t comm, lierne_status *mine) {

@@ -44,6 +44,12 @@ typedef struct lierne_stream_driver {
                                    size_t n);
     void (*epochs_destroy)(lierne_epochs *epochs, struct lierne_context *context);
     lierne_status (*advance)(void *stream, uint64_t *epoch);
+    /* All NULL, or streams of lierne's own on a device, which wait for no other; urgent: with the
+     * greatest priority that the device has. wait: what follows on a stream waits for where an
+     * event was recorded last. Created while planning. */
+    lierne_status (*stream_create)(void **stream, int device, bool urgent);
+    void (*stream_destroy)(void *stream);
+    lierne_status (*stream_wait)(void *stream, void *event);
     /* NULL, or prepares a thread of lierne's own for the device of a context. */
     void (*enter_thread)(int device);
 } lierne_stream_driver;
