@@ -86,6 +86,8 @@ run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300
 run "captures on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
+run "schedules on 8 ranks" 300 "$build/tests/launched/launch" 8 "$emulated/tests/gpu/ranks/schedule"
+run "a schedule that is not isolated" 300 "$build/tests/launched/launch" 4 "$emulated/tests/gpu/ranks/schedule" shut
 for program in golden layers; do
     LIERNE_TEST_EXECUTOR=cuda run "$program on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/launched/$program"
 done

@@ -53,6 +53,7 @@ done
 for ranks in 2 4; do
     ranks cuda $ranks hang
 done
+ranks cuda 8 schedule
 
 # Device memory is read by MPI, or packed into host memory, as MPIX_Query_cuda_support says.
 if [ -x "$programs/mpi/golden" ] && command -v "${MPIRUN:-mpirun}" >/dev/null; then
@@ -81,7 +82,7 @@ else
     for program in golden sparse general; do
         launch nccl $ranks $program
     done
-    for program in captures hang; do
+    for program in captures hang schedule; do
         ranks nccl $ranks $program
     done
 fi
