@@ -81,9 +81,10 @@ LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct
 LIERNE_API lierne_status lierne_context_create_nccl(lierne_context **out, struct ncclComm *comm,
                                                     const lierne_context_spec *spec);
 
-/* Writes one line to text of size bytes: NCCL's version and whether it has windows and put/signal
- * (which lierne does not use), or why there is no NCCL. Truncates what does not fit. Not
- * collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */
+/* Writes one line to text of size bytes: NCCL's version and whether it has windows, split
+ * communicators (of groups), profiler tags, and put/signal (which lierne does not use), or why
+ * there is no NCCL. Truncates what does not fit. Not collective; thread-safe. Errors: INVALID (text
+ * is NULL, size is 0). */
 LIERNE_API lierne_status lierne_nccl_get_summary(char *text, size_t size);
 
 #ifdef __cplusplus

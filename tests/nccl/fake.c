@@ -441,6 +441,20 @@ static ncclResult_t all_gather(const void *mine, void *all, size_t bytes, ncclDa
     return group_end();
 }
 
+static ncclResult_t all_gather_config(const void *mine, void *all, size_t bytes,
+                                      ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+                                      const ncclCollConfig_t *config) {
+    if (config->size < sizeof(struct ncclCollConfig_v23100) || config->magic != 0xcafebeef ||
+        config->minCTAs != NCCL_CONFIG_UNDEF_INT || config->algSelection) {
+        return ncclInvalidArgument;
+    }
+    pthread_mutex_lock(&lock);
+    counts.tagged++;
+    counts.tag = config->userProfilerTag;
+    pthread_mutex_unlock(&lock);
+    return all_gather(mine, all, bytes, type, comm, stream);
+}
+
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl);
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
     *nccl = (lierne_nccl_functions){.ncclGetVersion = get_version,
@@ -464,6 +478,9 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclMemFree = fake_mem_free,
                                     .ncclCommWindowRegister = fake_window_register,
                                     .ncclCommWindowDeregister = fake_window_deregister,
-                                    .ncclCommSplit = split_comm};
+                                    .ncclCommSplit = split_comm,
+                                    .ncclAllGatherConfig = version_number < NCCL_VERSION(2, 31, 0)
+                                                               ? NULL
+                                                               : all_gather_config};
     return LIERNE_OK;
 }

@@ -18,9 +18,11 @@ typedef struct fake_nccl_counts {
     int created, destroyed, aborted, groups, messages, all_gathers;
     int split;          /* communicators made by a split */
     int split_messages; /* on these */
+    int tagged;         /* all-gathers with a tag, and the last one's */
+    uint64_t tag;
 } fake_nccl_counts;
 fake_nccl_counts fake_nccl_count(void);
-/* The version that it says to have, 2.28.9 at first: windows are of 2.28. */
+/* The version that it says to have, 2.28.9 at first: windows are of 2.28, tags of 2.31. */
 void fake_nccl_set_version(int version);
 
 /* What fails on this thread's rank, in the next call that could or after so many of them: memory;

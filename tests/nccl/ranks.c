@@ -198,6 +198,37 @@ static void *works(void *argument) {
     return NULL;
 }
 
+/* NCCL's profilers see of each all-gather which plan and direction it belongs to. */
+static void *tags(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = 100,
+                                         .dtype = LIERNE_DTYPE_I32};
+    static int32_t in[RANKS][100], out[RANKS][RANKS * 100];
+    lierne_plan *plans[2] = {NULL, NULL};
+    lierne_context *device = open_context(rank, "tags", true, 30);
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    for (int i = 0; i < 2; i++) {
+        check(lierne_plan_create_all_gather(&plans[i], device, &spec) == LIERNE_OK, "planning");
+    }
+    for (int i = 0; i < 2; i++) {
+        int before = fake_nccl_count().tagged;
+        meet_ranks();
+        check(lierne_plan_forward(plans[i], out[rank], in[rank], &stream) == LIERNE_OK, "a call");
+        meet_ranks();
+        uint64_t tag = fake_nccl_count().tag;
+        check(fake_nccl_count().tagged - before == RANKS && tag >> 32 == (uint64_t)'L' << 24 &&
+                  (uint32_t)tag == (uint32_t)lierne_plan_get_number(plans[i]),
+              "the tag of an all-gather");
+        meet_ranks();
+    }
+    for (int i = 0; i < 2; i++) {
+        check(lierne_plan_destroy(plans[i]) == LIERNE_OK, "a plan");
+    }
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
 /* The next rank's row. */
 static lierne_status make_ring(lierne_plan **plan, lierne_context *context) {
     static const int32_t next[RANKS] = {1, 2, 3, 0};
@@ -463,6 +494,9 @@ int main(void) {
     run_ranks(first_fails);
     run_ranks(first_hangs);
     run_ranks(first_remote);
+    fake_nccl_set_version(NCCL_VERSION(2, 31, 2));
+    run_ranks(tags);
+    fake_nccl_set_version(NCCL_VERSION(2, 28, 9));
     run_ranks(fails);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");

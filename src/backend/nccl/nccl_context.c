@@ -182,8 +182,10 @@ lierne_status lierne_nccl_get_summary(char *text, size_t size) {
         return LIERNE_OK;
     }
     nccl.ncclGetVersion(&version);
-    snprintf(text, size, "NCCL %d.%d.%d%s%s", version / 10000, version / 100 % 100, version % 100,
-             lierne_nccl_has_windows(&nccl) ? ", windows" : "",
+    snprintf(text, size, "NCCL %d.%d.%d%s%s%s%s", version / 10000, version / 100 % 100,
+             version % 100, lierne_nccl_has_windows(&nccl) ? ", windows" : "",
+             nccl.ncclCommSplit ? ", split communicators" : "",
+             nccl.ncclAllGatherConfig ? ", profiler tags" : "",
              version >= NCCL_VERSION(2, 29, 0) ? ", put/signal (not used)" : "");
     return LIERNE_OK;
 }

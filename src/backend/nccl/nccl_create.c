@@ -39,7 +39,7 @@ static int gather_ids(void **request, const void *mine, void *all, size_t bytes,
     gatherer *g = user;
     LIERNE_TRY(reserve_gatherer(g, bytes * ((size_t)g->nccl.world + 1)));
     memcpy(g->memory, mine, bytes);
-    LIERNE_TRY(lierne_nccl_all_gather(&g->nccl, g->memory, g->memory + bytes, bytes, g->stream));
+    LIERNE_TRY(lierne_nccl_all_gather(&g->nccl, g->memory, g->memory + bytes, bytes, g->stream, 0));
     g->all = all;
     g->bytes = bytes;
     *request = g;

@@ -28,6 +28,7 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
     LIERNE_NCCL_FUNCTIONS(FIND)
     LIERNE_NCCL_WINDOW_FUNCTIONS(LOOK_UP)
     LIERNE_NCCL_GROUP_FUNCTIONS(LOOK_UP)
+    LIERNE_NCCL_TAG_FUNCTIONS(LOOK_UP)
 #undef FIND
 #undef LOOK_UP
     nccl->ncclGetVersion(&version);
@@ -115,12 +116,30 @@ lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
     return lierne_nccl_wait_within(n, what, n->timeout);
 }
 
+/* The configuration of 2.31, which every later NCCL takes: nothing but a tag is set. */
+static ncclResult_t gather_tagged(const lierne_nccl *n, const void *mine, void *all, size_t bytes,
+                                  void *stream, uint64_t tag) {
+    const ncclCollConfig_t config = {.size = offsetof(ncclCollConfig_t, userProfilerTag) +
+                                             sizeof config.userProfilerTag,
+                                     .magic = 0xcafebeef,
+                                     .version = NCCL_VERSION(2, 31, 0),
+                                     .minCTAs = NCCL_CONFIG_UNDEF_INT,
+                                     .maxCTAs = NCCL_CONFIG_UNDEF_INT,
+                                     .nvlsCTAs = NCCL_CONFIG_UNDEF_INT,
+                                     .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
+                                     .forceAlgSelection = 1,
+                                     .CTAPolicy = NCCL_CONFIG_UNDEF_INT,
+                                     .userProfilerTag = tag};
+    return n->call.ncclAllGatherConfig(mine, all, bytes, ncclInt8, n->comm, stream, &config);
+}
+
 lierne_status lierne_nccl_all_gather(lierne_nccl *n, const void *mine, void *all, size_t bytes,
-                                     void *stream) {
+                                     void *stream, uint64_t tag) {
     LIERNE_TRY(lierne_nccl_enter(n));
-    lierne_status status =
-        lierne_nccl_check(n, n->call.ncclAllGather(mine, all, bytes, ncclInt8, n->comm, stream),
-                          "ncclAllGather");
+    ncclResult_t result = tag && n->call.ncclAllGatherConfig
+                              ? gather_tagged(n, mine, all, bytes, stream, tag)
+                              : n->call.ncclAllGather(mine, all, bytes, ncclInt8, n->comm, stream);
+    lierne_status status = lierne_nccl_check(n, result, "ncclAllGather");
     lierne_nccl_leave(n);
     return status;
 }

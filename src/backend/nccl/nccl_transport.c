@@ -90,7 +90,8 @@ static lierne_status post_group(const batch *b, const lierne_posting *postings, 
 }
 
 /* The postings are those of an all-gather: its blocks lie at the places of their ranks. */
-static lierne_status post_all_gather(void *self, const lierne_posting *postings, size_t n) {
+static lierne_status post_all_gather(void *self, const lierne_posting *postings, size_t n,
+                                     uint64_t tag) {
     batch *b = self;
     const lierne_posting *sent = &postings[0], *received = &postings[0];
     for (size_t i = 0; i < n; i++) {
@@ -99,7 +100,7 @@ static lierne_status post_all_gather(void *self, const lierne_posting *postings,
     }
     char *all = (char *)received->data - (size_t)received->peer * received->bytes;
     lierne_posted_add(&b->posted, postings, n);
-    LIERNE_TRY(lierne_nccl_all_gather(b->nccl, sent->data, all, sent->bytes, b->stream));
+    LIERNE_TRY(lierne_nccl_all_gather(b->nccl, sent->data, all, sent->bytes, b->stream, tag));
     return lierne_nccl_wait(b->nccl, "ncclAllGather");
 }
 

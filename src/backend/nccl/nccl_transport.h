@@ -27,6 +27,21 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made
                            ncclConfig_t *config);
 #endif
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 31, 0)
+typedef struct ncclCollConfig_v23100 {
+    size_t size;
+    unsigned magic, version;
+    struct ncclConfigExt *ext;
+    int minCTAs, maxCTAs, nvlsCTAs, cgaClusterSize;
+    const char *algSelection;
+    int forceAlgSelection, CTAPolicy;
+    uint64_t userProfilerTag;
+} ncclCollConfig_t;
+ncclResult_t ncclAllGatherConfig(const void *mine, void *all, size_t count, ncclDataType_t type,
+                                 ncclComm_t comm, cudaStream_t stream,
+                                 const ncclCollConfig_t *config);
+#endif
+
 /* The functions of NCCL that lierne calls; of the library that the process has or finds. */
 #define LIERNE_NCCL_FUNCTIONS(DO)                                                                  \
     DO(ncclGetVersion)                                                                             \
@@ -53,11 +68,13 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made
     DO(ncclCommWindowRegister)                                                                     \
     DO(ncclCommWindowDeregister)
 #define LIERNE_NCCL_GROUP_FUNCTIONS(DO) DO(ncclCommSplit)
+#define LIERNE_NCCL_TAG_FUNCTIONS(DO)   DO(ncclAllGatherConfig)
 typedef struct lierne_nccl_functions {
 #define DECLARE(name) __typeof__(&(name)) name;
     LIERNE_NCCL_FUNCTIONS(DECLARE)
     LIERNE_NCCL_WINDOW_FUNCTIONS(DECLARE)
     LIERNE_NCCL_GROUP_FUNCTIONS(DECLARE)
+    LIERNE_NCCL_TAG_FUNCTIONS(DECLARE)
 #undef DECLARE
 } lierne_nccl_functions;
 /* Errors: UNSUPPORTED (there is no NCCL, or an older one than 2.14, which lacks nonblocking
@@ -101,9 +118,10 @@ lierne_status lierne_nccl_is_ready(lierne_nccl *n, const char *what, bool *ready
 lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what);
 lierne_status lierne_nccl_wait_within(lierne_nccl *n, const char *what, double timeout);
 /* Begins to gather bytes bytes of mine from all ranks; rank r's go to all + r * bytes. mine may be
- * that place. Both lie in memory that the communicator's device can access. */
+ * that place. Both lie in memory that the communicator's device can access. tag: what profiler
+ * plugins of NCCL get, or 0; NCCL before 2.31 has no tags. */
 lierne_status lierne_nccl_all_gather(lierne_nccl *n, const void *mine, void *all, size_t bytes,
-                                     void *stream);
+                                     void *stream, uint64_t tag);
 /* Both for the watchdog. check: an error that NCCL has noticed since; none while another thread
  * uses the communicator. abort: ends what hangs, on a communicator that lierne made. */
 lierne_status lierne_nccl_check_async(void *self);

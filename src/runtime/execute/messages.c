@@ -110,6 +110,11 @@ static const lierne_posting *refresh(const lierne_execution *e, const lierne_coa
     return posting;
 }
 
+/* "L", then the lierne_record_call, then the plan's number. */
+static uint64_t tag_of(const lierne_execution *e) {
+    return (uint64_t)'L' << 56 | (uint64_t)e->record.what << 32 | (uint32_t)e->record.plan;
+}
+
 static lierne_status post(lierne_execution *e, const lierne_execution_batch *batch,
                           const lierne_posting *postings, size_t n) {
     const lierne_transport *t = batch->transport;
@@ -117,7 +122,7 @@ static lierne_status post(lierne_execution *e, const lierne_execution_batch *bat
     if (n == 0) {
         return LIERNE_OK;
     }
-    return postings[0].all_gathers ? t->all_gathers->post(batch->batch, postings, n)
+    return postings[0].all_gathers ? t->all_gathers->post(batch->batch, postings, n, tag_of(e))
                                    : t->post(batch->batch, e->flight.match, postings, n);
 }
 

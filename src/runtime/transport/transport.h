@@ -182,8 +182,9 @@ typedef struct lierne_transport_watched {
  * of the ranks, one after another (runtime/execute/all_gathers.c). */
 typedef struct lierne_transport_all_gathers {
     /* In place of post: all postings of the stage. The operation also writes this rank's own block
-     * to its place, and may connect ranks, so that a capture must not be the first call. */
-    lierne_status (*post)(void *batch, const lierne_posting *postings, size_t n);
+     * to its place, and may connect ranks, so that a capture must not be the first call. tag: of
+     * the plan and what it runs, for tools of the transport's; never 0, below 2^63. */
+    lierne_status (*post)(void *batch, const lierne_posting *postings, size_t n, uint64_t tag);
 } lierne_transport_all_gathers;
 
 /* It has a state per group beside that of the context, with which the functions of the transport
