@@ -54,7 +54,7 @@ NVCCFLAGS ?= -O3
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base json grid layout route \
-	$(addprefix runtime/,control recorder memory transport context execute group) \
+	$(addprefix runtime/,control recorder memory transport context execute group window) \
 	$(addprefix backend/,self sim shm oob node) plan \
 	$(addprefix plan/,redistribute bridge megatron sparse halo collective) diagnose step config
 files = $(sort $(wildcard $(1)))

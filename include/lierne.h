@@ -37,6 +37,7 @@
  *   lierne/route.h         what a rank does in a plan, for executing it elsewhere
  *   lierne/group.h         communicators by identity and purpose, within a budget
  *   lierne/schedule.h      the operations of a step, isolated by purpose, checked and run
+ *   lierne/window.h        memory of the node's ranks and a barrier, for kernels of your own
  *   lierne/hang.h          which rank a hung job waits for, from the records of all ranks
  *   lierne/megatron.h      Megatron-LM's algorithms, mapping and rejections
  *   lierne/oob.h           contexts over functions of your own
@@ -48,7 +49,7 @@
  * Names. lierne_<noun>_create and _destroy create and free; lierne_plan_create_<kind> creates a
  * plan; _get_ asks without communicating. Outputs come first, specs last. Destroying takes the
  * handle; NULL is allowed. It returns a status where other ranks take part (contexts, plans,
- * coalesced plans, groups, runs, simulated worlds), and nothing for pure data.
+ * coalesced plans, groups, windows, runs, simulated worlds), and nothing for pure data.
  *
  * Structs with a size. A spec begins with its size. Initialise it with its macro
  * LIERNE_..._SPEC_INIT if there is one, otherwise with {.size = sizeof spec}; fields that are not
@@ -84,5 +85,6 @@
 #include "lierne/schedule.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
+#include "lierne/window.h"
 
 #endif

@@ -151,7 +151,7 @@ address_node() {
         echo "there are no programs in $build/tests/launched: make tests"
         failed=$((failed + 1))
     fi
-    make_in "$build/address" "$address" "${names[@]/#/tests/launched/}" tests/launched/launch tests/node/{jobs,refusals} ||
+    make_in "$build/address" "$address" "${names[@]/#/tests/launched/}" tests/launched/launch tests/node/{jobs,refusals,rounds} ||
         return
     for name in "${names[@]}"; do
         case $name in
@@ -163,7 +163,7 @@ address_node() {
                 "$build/address/tests/launched/launch" $ranks "$build/address/tests/launched/$name"
         done
     done
-    for name in jobs refusals; do
+    for name in jobs refusals rounds; do
         step "address node $name" env "ASAN_OPTIONS=$asan" "$build/address/tests/node/$name"
     done
 }

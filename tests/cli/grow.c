@@ -119,6 +119,14 @@ static void contexts(void) {
     TRY("group", g, SHORT("ranks of spec 0 is NULL"),
         (lierne_group_destroy(group), lierne_group_create(&group, context, &g)));
     lierne_group_destroy(group);
+    lierne_window_spec w = {.size = sizeof w};
+#ifndef SMALLER
+    w.bytes = 64;
+#endif
+    lierne_window *window = NULL;
+    TRY("window", w, SHORT("bytes is 0"),
+        (lierne_window_destroy(window), lierne_window_create(&window, context, &w)));
+    lierne_window_destroy(window);
 }
 
 static lierne_layout *layout(void) {

@@ -15,7 +15,7 @@ no() {
 # Each module may include itself and what stands before it. Back ends and planners do not include their
 # neighbours, but for the pairs in `neighbours`; the table in docs/architecture.md has the same.
 modules="base json grid layout route runtime/control runtime/recorder runtime/memory runtime/transport runtime/context
-runtime/execute runtime/group backend plan diagnose step config"
+runtime/execute runtime/group runtime/window backend plan diagnose step config"
 neighbours="nccl:cuda nccl:oob node:oob oob:shm mpi:shm bridge:redistribute megatron:redistribute"
 rank() { # rank FOLDER: sets place to that of its module, or to -1. No process per include.
     local module

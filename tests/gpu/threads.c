@@ -1,9 +1,9 @@
 /* Ranks of one process on one GPU over windows: threads, each with streams of its own. Every result
  * has the bits of the same plan on host memory, with data that changes from call to call, and with
- * calls of one plan on two streams. On the emulated device, which knows what each stream comes
- * after, this also shows a flag that orders nothing. Ranks wait for each other before memory is
- * freed, because that waits for every stream of the device. Without a device it says so. Last line:
- * N passed, N failed. */
+ * calls of one plan on two streams; every round of a window of lierne/window.h has what its ranks
+ * wrote. On the emulated device, which knows what each stream comes after, this also shows a flag
+ * that orders nothing. Ranks wait for each other before memory is freed, because that waits for
+ * every stream of the device. Without a device it says so. Last line: N passed, N failed. */
 #include "lierne/cuda.h"
 #include "node_ranks.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 601, OWNED = 50, CALLS = 8, KINDS = 4, BYTES = RANKS * COUNT * 8 };
+enum { COUNT = 601, OWNED = 50, CALLS = 8, KINDS = 4, ROUNDS = 40, BYTES = RANKS * COUNT * 8 };
 
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     const lierne_all_to_all_spec all = {.size = sizeof all,
@@ -106,6 +106,35 @@ static void *compare(void *rank) {
     return NULL;
 }
 
+/* A window of lierne/window.h: kernels are copies here. The host runs ahead of the streams, and the
+ * last rounds are compared with those of all ranks. */
+static void *run_rounds(void *rank) {
+    thread_rank *r = open_threads((int)(intptr_t)rank, 20);
+    const lierne_window_spec spec = {.size = sizeof spec, .bytes = 4096};
+    lierne_window *w = NULL;
+    cudaStream_t stream = r->streams[0];
+    check(lierne_window_create(&w, r->device, &spec) == LIERNE_OK, "a window");
+    check(lierne_window_notify(w, NULL) == LIERNE_ERR_UNSUPPORTED, "a window without a stream");
+    for (int round = 0; round < ROUNDS && failed_checks() == 0; round++) {
+        void *own = lierne_window_get_writable(w, r->rank);
+        cudaMemsetAsync(own, 16 * r->rank + round % 16, 4096, stream);
+        check(lierne_window_notify(w, stream) == LIERNE_OK, "notify");
+        check(lierne_window_wait(w, stream) == LIERNE_OK, "wait");
+        for (int p = 0; p < RANKS; p++) {
+            cudaMemcpyAsync(r->got + (round * RANKS + p) * 16,
+                            (const char *)lierne_window_get_readable(w, p) + 4080, 16,
+                            cudaMemcpyDeviceToHost, stream);
+        }
+    }
+    check(cudaStreamSynchronize(stream) == cudaSuccess, "a stream");
+    for (int i = 0; i < ROUNDS * RANKS * 16; i++) {
+        check(r->got[i] == 16 * (i / 16 % RANKS) + i / 16 / RANKS % 16, "bytes of a round");
+    }
+    check(lierne_window_destroy(w) == LIERNE_OK, "a window");
+    close_threads(r);
+    return NULL;
+}
+
 /* A rank that does not call: the step of the others ends, their streams pass, and the status says
  * so at once, before anything else has looked. */
 static void *miss(void *rank) {
@@ -136,6 +165,7 @@ int main(void) {
         return print_checks();
     }
     run_ranks(compare);
+    run_ranks(run_rounds);
     if (failed_checks() == 0) {
         run_ranks(miss);
     }

@@ -11,6 +11,8 @@
  *   EARLY    sets the flags before the data is staged
  *   MODULUS  epochs wrap at this number, START is the first one; arrived means that
  *            (flag - epoch) mod MODULUS is less than half of it
+ *   TURNS    with SET: there is a flag for odd epochs and one for even ones, which is waited for until
+ *            it equals the epoch (src/runtime/window); ALONE: until one flag equals it
  *   LAG      the barrier compares with >= in spite of the wrap
  * A read of another round's data violates the assertion; a rank that waits for ever is an invalid
  * end state. barrier.sh runs the variants and compares both with what they must be. */
@@ -25,15 +27,21 @@
 #endif
 
 byte data[N * 2];   /* the round that a buffer of a rank has */
-byte flag[N * N]; /* of rank r, written by rank s: flag[r * N + s] */
+byte flag[N * N * 2]; /* of rank r, written by rank s: flag[(r * N + s) * 2] */
 byte count;
 bit phase;
 
 #define WINDOW(r)    data[(r) * 2 + round % BUFFERS]
-#define FLAG(r, s) flag[(r) * N + (s)]
+#ifdef TURNS
+#define FLAG(r, s) flag[((r) * N + (s)) * 2 + epoch % 2]
+#else
+#define FLAG(r, s) flag[((r) * N + (s)) * 2]
+#endif
 
 #if defined(LAG)
 #define ARRIVED(got) (got >= epoch)
+#elif defined(TURNS) || defined(ALONE)
+#define ARRIVED(got) (got == epoch)
 #elif defined(SET) || defined(EPOCH)
 #define ARRIVED(got) ((got - epoch + MODULUS) % MODULUS < MODULUS / 2)
 #elif defined(BIT)
@@ -117,7 +125,7 @@ init {
     atomic {
 #if defined(SET) || defined(EPOCH)
         do
-        :: r == N * N -> break
+        :: r == N * N * 2 -> break
         :: else -> flag[r] = START; r++
         od;
         r = 0;

@@ -79,6 +79,10 @@ for ranks in 2 3 ${1:+4}; do
     check "epoch" $ranks $rounds 0 0 -DSET -DBUFFERS=2 -DMODULUS=8 -DSTART=6
     check "comparison without wrap" $ranks 3 1 1 -DSET -DBUFFERS=2 -DMODULUS=8 -DSTART=6 -DLAG
     check "flag before data" $ranks 2 1 0 -DSET -DBUFFERS=2 -DEARLY
+    # Windows of programs: flags take turns as buffers do. One flag is overwritten before it was seen.
+    check "flags that take turns" $ranks $rounds 0 0 -DSET -DTURNS -DBUFFERS=2 -DMODULUS=8 -DSTART=6
+    check "flags that take turns, one buffer" $ranks 3 1 0 -DSET -DTURNS -DMODULUS=8 -DSTART=6
+    check "equality of one flag" $ranks 3 0 1 -DSET -DALONE -DBUFFERS=2
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

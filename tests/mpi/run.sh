@@ -20,6 +20,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     groups) echo 1 2 3 4 ;;
     calls | collective | known_answer | schedule | shared_output | windows) echo 2 4 8 ;;
+    rounds) echo 1 2 3 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
@@ -89,7 +90,7 @@ launch 4 shared_output pairs
 # Over MPI alone, and with messages that it moves piece by piece, by both ends.
 export LIERNE_TRANSPORTS=mpi
 for run in "4 bridge" "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" \
-    "3 shared_output" "4 schedule" "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
+    "3 shared_output" "3 rounds" "4 schedule" "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
     launch $run
 done
 for n in 2 3; do

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "lierne/collective.h"
 #include "lierne/sparse.h"
+#include "lierne/window.h"
 #include "oob_ranks.h"
 
 #include <errno.h>
@@ -201,6 +202,37 @@ static void gather(lierne_context *context, int n, bool window, int rounds) {
     drop(context, window, out);
 }
 
+/* Every rank writes its window and reads those of the others, which write the next round at once.
+ */
+static void meet(lierne_context *context) {
+    enum { WORDS = 500, MEETINGS = 2000 };
+    const lierne_window_spec spec = {.size = sizeof spec, .bytes = (int64_t)sizeof(float) * WORDS};
+    lierne_window *w;
+    int rank = lierne_context_get_rank(context);
+    long wrong = 0;
+    if (!CHECK(lierne_window_create(&w, context, &spec) == LIERNE_OK)) {
+        exit(1);
+    }
+    for (int round = 0; round < MEETINGS; round++) {
+        float *own = lierne_window_get_writable(w, rank);
+        for (int i = 0; i < WORDS; i++) {
+            own[i] = value(rank, round, i);
+        }
+        if (!CHECK(lierne_window_notify(w, NULL) == LIERNE_OK) ||
+            !CHECK(lierne_window_wait(w, NULL) == LIERNE_OK)) {
+            exit(1);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            const float *theirs = lierne_window_get_readable(w, r);
+            for (int i = 0; i < WORDS; i++) {
+                wrong += theirs[i] != value(r, round, i);
+            }
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(lierne_window_destroy(w) == LIERNE_OK);
+}
+
 static void work(lierne_context *context, void *shared) {
     char text[4096];
     (void)shared;
@@ -213,6 +245,7 @@ static void work(lierne_context *context, void *shared) {
         CHECK(strstr(text, "shm: ") == NULL);
         return;
     }
+    meet(context);
     CHECK(strstr(text, "shm: 2 peers") != NULL);
     CHECK(strstr(text, ", 0 in pieces") == NULL || !refuse_pull);
 }

@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Called badly where there is MPI (tests/mpi/calls.c), a transport with communicators
+/* Called badly where there is MPI (tests/mpi/calls.c, rounds.c), a transport with communicators
  * (test_group_communicators.c) or CUDA (tests/cli/test_cuda.sh). */
 static const char *const elsewhere[] = {
-    "lierne_context_create_mpi",  "lierne_context_create_mpi_fortran",
-    "lierne_group_destroy",       "lierne_context_use_cuda",
-    "lierne_cuda_get_summary",    "lierne_context_use_nccl",
-    "lierne_context_create_nccl", "lierne_nccl_get_summary"};
+    "lierne_context_create_mpi", "lierne_context_create_mpi_fortran",
+    "lierne_group_destroy",      "lierne_context_use_cuda",
+    "lierne_window_destroy",     "lierne_cuda_get_summary",
+    "lierne_context_use_nccl",   "lierne_context_create_nccl",
+    "lierne_nccl_get_summary"};
 
 static char called[16384]; /* names, with a space before and after each */
 
@@ -177,6 +178,9 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_context_dealloc, w->context, w->context);
     BAD(lierne_group_create, &created, w->context, &group);
     BAD(lierne_group_create_all, &created, w->context, groups, 1);
+    BAD(lierne_window_create, &(lierne_window *){NULL}, NULL, NULL);
+    BAD(lierne_window_notify, NULL, NULL);
+    BAD(lierne_window_wait, NULL, NULL);
 }
 
 static void plan_badly(const world *w) {

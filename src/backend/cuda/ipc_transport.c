@@ -154,18 +154,12 @@ static bool is_one(const lierne_posting *p, which of) {
 static lierne_status run_flags(const batch *b, int match, const lierne_posting *postings, size_t n,
                                which of, bool waits, uint32_t value) {
     const lierne_ipc *ipc = b->ipc;
-    lierne_ipc_step step = {.broken = (uint32_t *)(void *)ipc->chunks[0].at,
-                            .words = ipc->words,
-                            .nanoseconds = (uint64_t)(ipc->timeout * 1e9),
-                            .waits = waits};
+    lierne_ipc_step step = lierne_ipc_begin_step(ipc, waits);
     for (size_t i = 0; i < n; i++) {
         const lierne_posting *p = &postings[i];
         if (is_one(p, of)) {
-            step.flags[step.n++] = (lierne_ipc_flag){
-                .at = (uint32_t *)(void *)mailbox_of(b, match, p),
-                .broken = (const uint32_t *)(const void *)ipc->peers[p->peer].chunks[0].at,
-                .value = value,
-                .peer = p->peer};
+            lierne_ipc_add_flag(&step, ipc, (uint32_t *)(void *)mailbox_of(b, match, p), p->peer,
+                                value);
         }
     }
     return step.n ? ipc->driver->run(&step, b->stream, ipc->device) : LIERNE_OK;
@@ -337,4 +331,5 @@ const lierne_transport lierne_ipc_transport = {
     .streams = &streams,
     .watched = &watched,
     .groups = &groups,
+    .rounds = &lierne_ipc_rounds,
 };

@@ -125,6 +125,12 @@ lierne_status lierne_ipc_peer_address(char **out, lierne_ipc *ipc, int peer,
 lierne_status lierne_ipc_check(const lierne_ipc *ipc);
 lierne_status lierne_ipc_check_peers(const lierne_ipc *ipc);
 
+/* ipc_rounds.c. A step without flags yet; adds one, of at most LIERNE_IPC_FLAGS. */
+lierne_ipc_step lierne_ipc_begin_step(const lierne_ipc *ipc, bool waits);
+void lierne_ipc_add_flag(lierne_ipc_step *step, const lierne_ipc *ipc, uint32_t *at, int peer,
+                         uint32_t value);
+
+extern const lierne_transport_rounds lierne_ipc_rounds;
 extern const lierne_transport lierne_ipc_transport;
 
 #endif

@@ -149,6 +149,7 @@ struct lierne_context {
     size_t nplans;                /* alive; those that other plans own are not counted */
     lierne_dependent *dependents; /* the newest first */
     LIERNE_VEC(lierne_context_memory) memories; /* alive */
+    size_t nwindows;                            /* alive */
     lierne_activity *in_flight;
     lierne_activity *abandoned; /* destroyed with messages in flight: freed with the context */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see runtime/group/group.h */
@@ -259,7 +260,7 @@ lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *co
 void lierne_context_clear(lierne_context *context);
 LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);
 
-/* INVALID while memory of lierne_context_alloc is alive. */
+/* INVALID while memory of lierne_context_alloc, or a window, is alive. */
 lierne_status lierne_context_check_memory(const lierne_context *context);
 /* Frees all of it that is no transport's. */
 void lierne_context_drop_memory(lierne_context *context);

@@ -94,6 +94,12 @@ lierne_status lierne_context_dealloc(lierne_context *context, void *memory) {
 
 lierne_status lierne_context_check_memory(const lierne_context *context) {
     size_t n = context->memories.count;
+    if (context->nwindows > 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%zu windows of rank %d are alive, must be 0: destroy them first "
+                           "(lierne_window_destroy)",
+                           context->nwindows, context->rank);
+    }
     return n == 0 ? LIERNE_OK
                   : LIERNE_FAIL(LIERNE_ERR_INVALID,
                                 "%zu buffers of lierne_context_alloc of rank %d are alive, must be "

@@ -142,6 +142,29 @@ typedef struct lierne_transport_shares {
     void (*close)(void *shared);
 } lierne_transport_shares;
 
+/* A flag of 32 bits in such memory, and the rank that sets it, or waits for it. */
+typedef struct lierne_round_flag {
+    uint32_t *at;
+    int peer;
+} lierne_round_flag;
+#define LIERNE_ROUND_FLAGS 64 /* of one enqueue */
+
+/* It has memory of a device that the ranks of a node map, and streams set flags there and wait for
+ * them: windows of programs (runtime/window). Of a transport that works on streams. */
+typedef struct lierne_transport_rounds {
+    /* Memory of this rank, from a multiple of 256 bytes on; the first `zeros` bytes are zero.
+     * Errors: NO_MEMORY, UNSUPPORTED. */
+    lierne_status (*alloc)(void *self, void **memory, lierne_record *name, size_t bytes,
+                           size_t zeros);
+    void (*free)(void *self, const lierne_record *name);
+    /* That of a peer, in this process, until the peer frees it. Errors: UNSUPPORTED, TRANSPORT. */
+    lierne_status (*map)(void *self, void **memory, int peer, const lierne_record *name);
+    /* Sets n flags to a value after all work before on the stream, or lets the stream wait until
+     * they have it: with the deadline and the errors of messages. */
+    lierne_status (*enqueue)(void *self, const lierne_round_flag *flags, size_t n, uint32_t value,
+                             bool waits, void *stream);
+} lierne_transport_rounds;
+
 /* Calls of which every message is short and contiguous on this rank (runtime/execute/short_call.c);
  * of a transport that exposes and is polled. */
 typedef struct lierne_transport_short_calls {
@@ -250,6 +273,7 @@ typedef struct lierne_transport {
     const lierne_transport_memory *memory;
     const lierne_transport_registers *registers;
     const lierne_transport_shares *shares;
+    const lierne_transport_rounds *rounds;
     const lierne_transport_short_calls *short_calls;
     const lierne_transport_streams *streams;
     const lierne_transport_watched *watched;

@@ -1,0 +1,157 @@
+/* Ranks of a node as processes that meet in a window (lierne/window.h) round after round, until one
+ * of them is killed or stopped. The others get an error that names it, and destroy everything: they
+ * wait for nobody, and nothing of theirs is left. Ends with "N passed, N failed". */
+#include "base/base.h"
+#include "lierne.h"
+#include "lierne/node.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS = 4, WORDS = 1000, LONG = 60 };
+
+/* What a rank tells the test, in memory that all processes share. */
+typedef struct report {
+    atomic_int rounds;
+    lierne_status status, destroyed;
+    long wrong;
+    size_t left;
+    double seconds; /* of the last round, and of destroying everything after it */
+    char message[1024];
+} report;
+
+static report *reports;
+static long counts[2];
+
+static void check(bool ok, const char *what, const report *r) {
+    counts[ok]++;
+    if (!ok) {
+        printf("FAIL %s: %s after %d rounds and %g s: %s\n", what, lierne_status_name(r->status),
+               atomic_load(&r->rounds), r->seconds, r->message);
+        fflush(stdout);
+    }
+}
+
+/* Round k: word i of rank r is 5 i + r + k. */
+static lierne_status meet(lierne_window *w, int round, long *wrong) {
+    int *own = lierne_window_get_writable(w, lierne_window_get_rank(w));
+    for (int i = 0; i < WORDS; i++) {
+        own[i] = 5 * i + lierne_window_get_rank(w) + round;
+    }
+    lierne_status status = lierne_window_notify(w, NULL);
+    status = status == LIERNE_OK ? lierne_window_wait(w, NULL) : status;
+    for (int r = 0; r < RANKS && status == LIERNE_OK; r++) {
+        const int *theirs = lierne_window_get_readable(w, r);
+        for (int i = 0; i < WORDS; i++) {
+            *wrong += theirs[i] != 5 * i + r + round;
+        }
+    }
+    return status;
+}
+
+static void live(report *own, int rank, const char *name, double timeout) {
+    const lierne_context_spec context_spec = {.size = sizeof context_spec, .timeout = timeout};
+    const lierne_node_spec spec = {
+        .size = sizeof spec, .rank = rank, .world = RANKS, .name = name, .context = &context_spec};
+    const lierne_window_spec window_spec = {.size = sizeof window_spec,
+                                            .bytes = (int64_t)sizeof(int) * WORDS};
+    lierne_context *context = NULL;
+    lierne_window *w = NULL;
+    double start = lierne_now();
+    lierne_status status = lierne_context_create_node(&context, &spec);
+    status = status == LIERNE_OK ? lierne_window_create(&w, context, &window_spec) : status;
+    while (status == LIERNE_OK) {
+        start = lierne_now();
+        status = meet(w, atomic_fetch_add(&own->rounds, 1), &own->wrong);
+    }
+    own->status = status;
+    snprintf(own->message, sizeof own->message, "%s", lierne_last_error());
+    own->destroyed = lierne_window_destroy(w);
+    lierne_context_destroy(context);
+    own->seconds = lierne_now() - start;
+    own->left = lierne_mem_live();
+}
+
+static void pass(useconds_t microseconds) {
+    const struct timespec nap = {.tv_nsec = (long)microseconds * 1000};
+    nanosleep(&nap, NULL);
+}
+
+static void begin(pid_t *pids, const char *what, int number, double timeout) {
+    char name[64];
+    snprintf(name, sizeof name, "rounds-%s-%d-%d", what, (int)getpid(), number);
+    memset(reports, 0, RANKS * sizeof *reports);
+    for (int r = 0; r < RANKS; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            live(&reports[r], r, name, timeout);
+            _exit(0);
+        }
+    }
+}
+
+/* Waits for a rank; kills one that hangs. */
+static bool await(pid_t pid) {
+    double deadline = lierne_now() + LONG;
+    while (waitpid(pid, NULL, WNOHANG) == 0) {
+        pass(2000);
+        if (lierne_now() > deadline) {
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* In some rounds the signal comes when ranks are between a notify and its wait. */
+static void interrupt(int number, int signal_number, double timeout, const char *text) {
+    pid_t pids[RANKS];
+    int victim = number % RANKS;
+    char named[64];
+    snprintf(named, sizeof named, text, victim);
+    begin(pids, signal_number == SIGKILL ? "killed" : "stopped", number, timeout);
+    for (double end = lierne_now() + LONG;
+         atomic_load(&reports[victim].rounds) < 200 && lierne_now() < end;) {
+        pass(500);
+    }
+    pass((useconds_t)(rand() % 5000));
+    kill(pids[victim], signal_number);
+    bool said = false;
+    for (int r = 0; r < RANKS; r++) {
+        const report *own = &reports[r];
+        if (r != victim) {
+            check(await(pids[r]), "a rank hangs", own);
+            check(own->status == LIERNE_ERR_PEER_FAILED || own->status == LIERNE_ERR_TIMEOUT,
+                  "a status", own);
+            check(own->wrong == 0, "a word of another round", own);
+            check(own->destroyed == LIERNE_OK && own->left == 0, "destroying", own);
+            check(own->seconds < timeout + 5, "a wait without a deadline", own);
+            said |= strstr(own->message, named) != NULL;
+        }
+    }
+    check(said, named, &reports[(victim + 1) % RANKS]);
+    kill(pids[victim], SIGKILL);
+    waitpid(pids[victim], NULL, 0);
+}
+
+int main(void) {
+    srand(11);
+    reports = mmap(NULL, RANKS * sizeof *reports, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 8; i++) {
+        interrupt(i, SIGKILL, 20, "rank %d");
+    }
+    for (int i = 0; i < 2; i++) {
+        interrupt(i, SIGSTOP, 0.5, "have not notified within 0.5 s: rank %d");
+    }
+    printf("%ld passed, %ld failed\n", counts[1], counts[0]);
+    return counts[0] != 0;
+}
