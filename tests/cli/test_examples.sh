@@ -79,6 +79,12 @@ lierne_plan_adjoint: rank 0: the plan has no adjoint: its reduction is LIERNE_RE
 reduce-scatter, 64 sums per rank: 0 wrong
 all-reduce, averages: 0 wrong
 END
+        prints 11_window_all_gather "${MPIRUN:-mpirun}" -n $n "$build/examples/11_window_all_gather" <<END
+1000 all-gathers in a window of $n ranks: 0 wrong
+END
+        prints 12_window_reduce_scatter "${MPIRUN:-mpirun}" -n $n "$build/examples/12_window_reduce_scatter" <<'END'
+a reduce-scatter in rounds of 64 elements, 1000 sums per rank: 0 wrong
+END
     done
 else
     echo "no MPI: the examples that need it were not run"
