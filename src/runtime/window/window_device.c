@@ -49,7 +49,7 @@ static lierne_status reserve_watch(lierne_window *w) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_watchdog_create(w->context, driver->enter_thread));
-    return driver->epochs_create(&w->epochs, 1);
+    return driver->epochs_create(&w->epochs, w->context, 1);
 }
 
 static lierne_status reserve_memory(lierne_window *w) {
@@ -202,7 +202,7 @@ static void destroy_memory(lierne_window *w, bool quiet) {
         lierne_watchdog_leave(w->context->watchdog);
     }
     if (quiet && w->epochs) {
-        driver_of(w)->epochs_destroy(w->epochs);
+        driver_of(w)->epochs_destroy(w->epochs, w->context);
     }
     if (quiet && w->n == 1 && w->at && w->at[0]) {
         w->context->memory->free(w->at[0]);
