@@ -95,6 +95,22 @@ def random_floats_have_the_same_bits_on_both_ways():
 
 
 @test
+def what_no_rank_writes_is_zero():
+    """A rank of cp 2 has half of the sequence, in memory for all of it; main() fills what is new with NaN."""
+    for context in contexts():
+        grids = [lierne.Grid(dims) for dims in ({"tp": 1, "dp": 4}, {"tp": 1, "cp": 2, "dp": 2})]
+        move = lierne.torch.Bridge(context, *grids, (8, 4, 2), torch.float32, sequence_axis=1,
+                                   owner="contiguous", output="sharded", storage="full")
+        first, half = context.rank // 2 * 4, context.rank % 2 * 2
+        whole = torch.arange(1., 65).reshape(8, 4, 2)
+        expect = torch.zeros(4, 4, 2)
+        expect[:, half:half + 2] = whole[first:first + 4, half:half + 2]
+        y = move(whole[context.rank * 2:context.rank * 2 + 2].clone())
+        assert y.shape == expect.shape, y.shape
+        same(y, expect)
+
+
+@test
 def computed_nans_have_the_bits_of_the_library():
     """Sums of NaNs with payloads and signs, of one NaN and numbers, and of infinities."""
     for dtype, bits, canonical in ((torch.bfloat16, 16, 0x7fc0), (torch.float16, 16, 0x7e00),
