@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE=1
 PYTHON=$python sh src/python/stage.sh "$build" || exit 1
 passed=0
 failed=0
-for program in package schedules shared_outputs wrong_calls megatron_members; do
+for program in package schedules shared_outputs windows wrong_calls megatron_members; do
     PYTHONPATH=$build/python:tests/python timeout 300 "$python" tests/python/$program.py >"$work/out" 2>&1
     if [[ $(tail -n 1 "$work/out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
         passed=$((passed + BASH_REMATCH[1]))

@@ -25,6 +25,7 @@ from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redist
                              barrier, broadcast, partition_morton, partition_morton_codes,
                              partition_split, reduce_scatter)
 from lierne.simulate import simulate
+from lierne.window import Window
 
 # The declarations were made from the headers of this version; another library is another ABI.
 if text(lib.lierne_version()) != __version__:
@@ -34,7 +35,7 @@ if text(lib.lierne_version()) != __version__:
 __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
            "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
-           "ShardZigzag", "TensorSet", "TensorSetRoutes", "World", "all_gather", "all_reduce",
+           "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",
            "errors", "hangs", "partition_morton", "partition_morton_codes", "partition_split",
            "reduce_scatter", "schedules", "simulate"]
