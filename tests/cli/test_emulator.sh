@@ -78,7 +78,7 @@ export -f on
 export emulated
 for sm in "${kernels[@]}"; do
     run "loads and stores, sm_${sm:-100}" 100 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/emulator/counts"
-    run "memory, sm_${sm:-100}" 300 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
+    run "memory, sm_${sm:-100}" 300 env EMULATOR_DEVICES=2 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
 done
 run "ranks of one process" 100 "$emulated/tests/emulator/ranks"
 run "ranks of one process, one hardware queue" 100 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/emulator/ranks" queue
@@ -93,6 +93,7 @@ for program in golden layers; do
 done
 if [ "$long" = long ]; then
     run "memory, without pools" 300 env EMULATOR_POOLS=0 "$emulated/tests/gpu/memory"
+    run "captures by handles of CUDA IPC" 300 env EMULATOR_DESCRIPTORS=0 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
     run "all replays" 1000 "$emulated/tests/gpu/replays"
     run "a device of one hardware queue" 300 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/gpu/replays" 300
     for sm in "${kernels[@]:1}"; do

@@ -7,14 +7,17 @@ EMULATOR_OBJ := $(call emulated,$(filter-out %/addresses.c %/kernels.c,$(call fi
 EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/emulator/addresses.c)
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
+EMULATED_MPI := $(addprefix $(EMULATED)/tests/gpu/mpi/,$(if $(HAVE_MPI),golden sparse general update))
 EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts ranks)
-EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_OWN) $(EMULATED_GPU) $(EMULATED_LAUNCHED)
+EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_OWN) $(EMULATED_GPU) $(EMULATED_LAUNCHED) \
+	$(EMULATED_MPI)
 
 $(EMULATOR): $(EMULATOR_OBJ) $(EMULATED)/tests/emulator/kernels.o
 	$(Q)$(CC) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $^ -ldl
 $(EMULATED)/tests/emulator/known: $(EMULATED)/tests/emulator/self/self.o $(EMULATOR)
 	$(LINK)
-$(EMULATED_OWN): $(EMULATED)/tests/emulator/%: $(EMULATED)/tests/emulator/self/%.o $(EMULATED_CUDA) $(PARTS) $(LIB) $(EMULATOR)
+$(EMULATED_OWN): $(EMULATED)/tests/emulator/%: $(EMULATED)/tests/emulator/self/%.o $(EMULATED_CUDA) \
+	$(PARTS) $(LIB) $(EMULATOR)
 	$(LINK)
 $(EMULATED)/tests/gpu/ranks/parts.a: $(call emulated,$(filter-out $(mains),$(call files,tests/gpu/ranks/*.c)))
 	$(ARCHIVE)
@@ -26,6 +29,11 @@ $(EMULATED_RANKS): %: %.o $(EMULATED_CUDA) $(EMULATED)/tests/gpu/ranks/parts.a $
 $(EMULATED_LAUNCHED): $(EMULATED)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o \
 	$(EMULATED)/tests/gpu/launched/cuda.o $(EMULATED_CUDA) $(LAUNCHED_PARTS) $(PARTS) $(LIB) $(EMULATOR)
 	$(LINK)
+$(EMULATED_MPI): $(EMULATED)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(EMULATED)/tests/gpu/launched/cuda.o \
+	$(EMULATED_CUDA) $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB) $(EMULATOR)
+	$(LINK)
+$(EMULATED_MPI): private COMPILER := $(MPICC)
+$(EMULATED_MPI): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
 $(EMULATED_PROGRAMS): private LIBS := $(EMULATOR) -Wl,--disable-new-dtags -Wl,-rpath,$(abspath $(EMULATED))
 $(EMULATED_LAUNCHED): private WRAPS := $(STREAM_WRAPS)
 

@@ -120,6 +120,24 @@ static void run_all(lierne_context *host, lierne_context *device) {
     cudaStreamDestroy(streams[1]);
 }
 
+/* Where there is another device, whose memory this one has not been allowed to access. */
+static void reject_other_device(lierne_context *context) {
+    cudaStream_t stream = NULL;
+    void *other = NULL, *own = NULL;
+    lierne_plan *plan = make_plan(context, LIERNE_DTYPE_F32, (shape){OWNED, GHOSTS, WIDTH});
+    check(cudaSetDevice(1) == cudaSuccess && cudaMalloc(&other, 1 << 20) == cudaSuccess &&
+              cudaSetDevice(0) == cudaSuccess && cudaMalloc(&own, 1 << 20) == cudaSuccess &&
+              cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess,
+          "memory of two devices");
+    check(lierne_plan_forward(plan, own, other, stream) == LIERNE_ERR_UNSUPPORTED &&
+              strstr(lierne_last_error(), "memory of a device that this one cannot access"),
+          "memory of another device is rejected");
+    lierne_plan_destroy(plan);
+    cudaStreamDestroy(stream);
+    cudaFree(other);
+    cudaFree(own);
+}
+
 int main(void) {
     int devices = 0;
     char summary[1024] = "";
@@ -135,6 +153,9 @@ int main(void) {
         check(lierne_context_use_cuda(device) == LIERNE_OK, "lierne_context_use_cuda");
         check(lierne_context_create_self(&host, NULL) == LIERNE_OK, "context"); /* CUDA is loaded */
         run_all(host, device);
+        if (devices > 1) {
+            reject_other_device(device);
+        }
     }
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");

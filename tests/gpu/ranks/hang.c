@@ -51,8 +51,8 @@ int main(void) {
     lierne_plan *plan = ranks_plan(device, 1);
     must(cudaMalloc(&in, ranks_bytes(plan, 0, 0)) == cudaSuccess, "cudaMalloc");
     must(cudaMalloc(&out, ranks_bytes(plan, 0, 1)) == cudaSuccess, "cudaMalloc");
-    must(cudaMemset(in, 0x11, ranks_bytes(plan, 0, 0)) == cudaSuccess, "cudaMemset");
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    must(cudaMemsetAsync(in, 0x11, ranks_bytes(plan, 0, 0), stream) == cudaSuccess, "cudaMemset");
     check(lierne_plan_forward(plan, out, in, stream) == LIERNE_OK, "a call of all ranks");
     check(cudaStreamSynchronize(stream) == cudaSuccess, "that passes");
     meet(host);
