@@ -22,6 +22,9 @@
 
 #include "lierne/status.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -52,7 +52,7 @@ static const load quick_loads[] = {
 };
 
 static const method_kind *const kinds[] = {&lierne_direct,     &lierne_shm,
-                                           &lierne_window,     &lierne_shared,
+                                           &lierne_windows,    &lierne_shared,
                                            &lierne_partial,    &lierne_window_partial,
                                            &lierne_collective, &lierne_leader,
                                            &optimal_mpi,       &naive_mpi,

@@ -34,8 +34,8 @@ const char *workload_text(const void *workload);
 
 extern const method_kind lierne_direct, lierne_partial, lierne_collective, lierne_leader;
 /* DIRECT over shared memory, from ordinary memory and from that of lierne_context_alloc. */
-extern const method_kind lierne_shm, lierne_window, lierne_window_partial;
-/* As lierne_window, with one output per node for all ranks that need the same; NULL where none do.
+extern const method_kind lierne_shm, lierne_windows, lierne_window_partial;
+/* As lierne_windows, with one output per node for all ranks that need the same; NULL where none do.
  */
 extern const method_kind lierne_shared;
 extern const method_kind naive_mpi, optimal_mpi;

@@ -174,7 +174,7 @@ const method_kind lierne_shm = {"lierne DIRECT, shm", open_shm, close_plan};
 const method_kind lierne_window_partial = {"lierne partial, window", open_window_partial,
                                            close_plan};
 const method_kind lierne_shared = {"lierne, shared output", open_shared, close_plan};
-const method_kind lierne_window = {"lierne DIRECT, window", open_window, close_plan};
+const method_kind lierne_windows = {"lierne DIRECT, window", open_window, close_plan};
 const method_kind lierne_partial = {"lierne DIRECT, partial", open_partial, close_plan};
 const method_kind lierne_collective = {"lierne COLLECTIVE", open_collective, close_plan};
 const method_kind lierne_leader = {"lierne LEADER", open_leader, close_plan};
