@@ -170,6 +170,8 @@ static lierne_status look(lierne_run *run, bool *moved) {
         if (run->operations[i].queued && run->operations[i].ended == 0) {
             LIERNE_TRY(lierne_run_streams_look(&passed, run, i, true));
             if (passed) {
+                /* A stream also passes what a transport gave up there. */
+                LIERNE_TRY(lierne_context_look(run->context));
                 *moved = true;
                 run->unpassed--;
                 complete_operation(run, i, now);

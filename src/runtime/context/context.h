@@ -269,6 +269,8 @@ void lierne_context_drop_memory(lierne_context *context);
  * found.
  */
 LIERNE_PRIVATE lierne_status lierne_context_alive(lierne_context *context);
+/* The same, after a look at what the watchdog watches. */
+lierne_status lierne_context_look(lierne_context *context);
 /* guard.c. Take turns with the thread of a run; nothing for NULL. wait gives the turn away until
  * the guard's condition was signalled. */
 void lierne_guard_enter(lierne_guard *guard);

@@ -154,15 +154,19 @@ lierne_status lierne_context_alive(lierne_context *context) {
     return context->dead;
 }
 
+lierne_status lierne_context_look(lierne_context *context) {
+    if (context->watchdog && context->dead == LIERNE_OK) {
+        lierne_watchdog_look(context->watchdog);
+    }
+    return lierne_context_alive(context);
+}
+
 lierne_status lierne_context_get_status(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
     lierne_guard *guard = context->guard;
     lierne_guard_enter(guard);
-    if (context->watchdog && context->dead == LIERNE_OK) {
-        lierne_watchdog_look(context->watchdog);
-    }
-    lierne_status status = lierne_context_alive(context);
+    lierne_status status = lierne_context_look(context);
     lierne_guard_leave(guard);
     return status;
 }
