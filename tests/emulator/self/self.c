@@ -89,11 +89,18 @@ static bool run_kernel(const char *kernel) {
            cudaDeviceSynchronize() == cudaSuccess;
 }
 
-/* Data, and then a flag, on one stream; the other one waits for the flag and reads the data. */
+static bool load(const char *kernel) {
+    struct cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess;
+}
+
+/* Data, and then a flag, on one stream; the other one waits for the flag and reads the data. All
+ * are loaded before, because loading one waits for the device, and so for a kernel that waits. */
 static bool meet(const char *setter, const char *waiter) {
     cudaStream_t streams[2] = {create_stream(), create_stream()};
     unsigned char *memory = allocate(true);
-    bool right = launch(waiter, 1, memory, streams[1]) == cudaSuccess &&
+    bool right = load(waiter) && load("known_fill") && load(setter) &&
+                 launch(waiter, 1, memory, streams[1]) == cudaSuccess &&
                  launch("known_fill", 1, memory, streams[0]) == cudaSuccess &&
                  launch(setter, 1, memory, streams[0]) == cudaSuccess;
     return right && cudaDeviceSynchronize() == cudaSuccess;
