@@ -142,6 +142,44 @@ static lierne_layout *layout(void) {
     return made ? made : (lierne_layout_create(&made, &l), made);
 }
 
+/* A layout of one segment of 4 tokens. Of the smaller structs only the one that is looked at lacks
+ * its last field; the others have it behind them. */
+static void packed(void) {
+    const int64_t boundaries[] = {0, 4}, tokens[] = {4};
+    const lierne_placement placements[2] = {0};
+    struct {
+        lierne_segments spec;
+        const int64_t *last;
+    } s = {.spec = {.size = sizeof s.spec, .nsegments = 1}};
+    lierne_packing p = {.size = sizeof p, .align = 8};
+    struct {
+        lierne_layout_spec spec;
+        const lierne_packing *last;
+    } l = {.spec = {.size = sizeof l.spec,
+                    .grid = grid,
+                    .naxes = 1,
+                    .shape = tokens,
+                    .dtype = LIERNE_DTYPE_F32,
+                    .placements = placements,
+                    .segments = &s.spec}};
+#ifdef SMALLER
+    l.last = &p;
+    l.spec.size = sizeof l;
+#else
+    l.spec.packing = &p;
+    s.spec.cu_seqlens = boundaries;
+#endif
+    lierne_layout *made = NULL;
+    TRY("segments", s.spec, SHORT("cu_seqlens is NULL"),
+        (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)));
+#ifdef SMALLER
+    s.last = boundaries;
+    s.spec.size = sizeof s;
+#endif
+    TRY("packing", p, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)));
+    lierne_layout_destroy(made);
+}
+
 static void dense(void) {
     BOX(lierne_report) report;
     lierne_layout *l = layout();
@@ -395,6 +433,7 @@ int main(void) {
     expect("context", lierne_context_create_self(&context, NULL), LIERNE_OK, NULL);
     grids(grid);
     contexts();
+    packed();
     dense();
     rows();
     space();
