@@ -463,12 +463,17 @@ Test(oob, a_function_that_fails) {
 }
 
 /* Before the ranks have met, the others can only miss it; they have met where it failed after all
- * that it had to give them. */
+ * that it had to give them. How many calls a rank makes depends on how long it waits. */
 Test(oob, a_function_that_fails_while_creating) {
+    int failures = 0;
     for (int k = 1; k < 12; k++) {
         actor actors[3] = {{.world = oob_world_create(3)}};
         oob_world_fail(actors[0].world, 1, k, -5);
         act_all(actors, 3, OOB_CALLS, 0.3, only_create);
+        if (actors[1].status == LIERNE_OK) {
+            continue;
+        }
+        failures++;
         cr_assert_eq(actors[1].status, LIERNE_ERR_TRANSPORT, "call %d: %s", k, actors[1].message);
         cr_assert(strstr(actors[1].message, "function returned -5"), "%s", actors[1].message);
         bool met = actors[0].gathers == actors[1].gathers;
@@ -477,6 +482,7 @@ Test(oob, a_function_that_fails_while_creating) {
                       (met && actors[0].status == LIERNE_OK),
                   "call %d: %d, %s", k, actors[0].status, actors[0].message);
     }
+    cr_assert_gt(failures, 4);
     cr_assert_eq(lierne_mem_live(), 0, "%zu", lierne_mem_live());
 }
 
