@@ -1,7 +1,7 @@
-/* The graphs, halos and collectives of the golden files on real ranks: the checks of tests/golden,
- * with a process per rank. Of the cases in a file, those whose world has this size are run, and bad
- * swaps of one rank in a world of any size. The processes agree on what failed before they
- * continue, because the next calls are collective. */
+/* The graphs, halos, packed sequences and collectives of the golden files on real ranks: the checks
+ * of tests/golden, with a process per rank. Of the cases in a file, those whose world has this size
+ * are run, and bad swaps of one rank in a world of any size. The processes agree on what failed
+ * before they continue, because the next calls are collective. */
 #include "golden/row_case.h"
 #include "mpi/common.h"
 
@@ -68,6 +68,7 @@ static void run_list(const char *file, const cJSON *root, const char *list, gold
     CHECK(cJSON_GetArraySize(cases) > 0, "%s has no %s", file, list);
     cJSON_ArrayForEach(one, cases) {
         int64_t world = golden_int(one, "world", golden_int(one, "n", 0));
+        world = golden_int(one, "world_size", world);
         if (world == test_world || (anywhere && world == 1)) {
             run_case(file, one, check);
         }
@@ -91,6 +92,12 @@ static void run_file(const char *dir, const char *file, golden_check *valid, gol
     cJSON_Delete(root);
 }
 
+static void run_packed(const char *dir) {
+    cJSON *root = read_file(dir, "packed.json");
+    run_list("packed.json", root, "redistribute", golden_packed_move, false);
+    cJSON_Delete(root);
+}
+
 static void run_collectives(const char *dir) {
     cJSON *root = read_file(dir, "windows.json");
     run_list("windows.json", root, "allgather", golden_all_gather, false);
@@ -108,6 +115,7 @@ int main(int argc, char **argv) {
           lierne_last_error());
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, reject_swaps, true);
+    run_packed(dir);
     run_collectives(dir);
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
