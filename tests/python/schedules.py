@@ -347,6 +347,7 @@ class Runs(unittest.TestCase):
             for function, kind, text in (
                     (lambda: Run(context, None), lierne.errors.InvalidError, "schedule is NULL"),
                     (lambda: Run(None, schedule), TypeError, "None is no context"),
+                    (lambda: Run(context, schedule, stream=0x10), lierne.errors.InvalidError, "stream is 0x10"),
                     (lambda: own.begin([]), ValueError, "data has 0 entries, must have 1"),
                     (lambda: own.begin([x], []), ValueError, "outs has 0 entries"),
                     (lambda: own.begin([x.astype(int)]), TypeError, "dtype i64"),
@@ -363,7 +364,50 @@ class Runs(unittest.TestCase):
             plan.close()
 
 
+def planners(context, group):
+    """What makes a plan of each planner in a group. Of the rows and swaps, none are remote."""
+    grid = lierne.Grid({"tp": 1, "dp": RANKS})
+    layout = lierne.Layout(grid, (RANKS,), "f32", {"dp": lierne.Shard(0)})
+    sides = grid, grid, (RANKS, 2), "f32"
+    return (lambda: lierne.Bridge(context, *sides, group=group),
+            lambda: lierne.Megatron(context, *sides, group=group),
+            lambda: lierne.Redistribute(context, layout, layout, group=group),
+            lambda: lierne.TensorSet(context, [layout], [layout], group=group),
+            lambda: lierne.Graph(context, list(range(RANKS)), [], [], "f32", group=group),
+            lambda: lierne.References(context, 1, [], [], "f32", group=group),
+            lambda: lierne.Halo(context, 1, 0, [], [], [], [], "f32", group=group),
+            lambda: lierne.all_gather(context, 1, "f32", group=group),
+            lambda: lierne.reduce_scatter(context, 1, "f32", group=group),
+            lambda: lierne.all_reduce(context, 1, "f32", group=group),
+            lambda: lierne.broadcast(context, 1, "f32", 0, group=group),
+            lambda: lierne.all_to_all(context, 1, "f32", group=group),
+            lambda: lierne.barrier(context, group=group))
+
+
 class Groups(unittest.TestCase):
+    def test_every_planner_takes_a_group(self):
+        """A group with a plan is busy, before and after an update; one of another context is none."""
+        def work(context):
+            with lierne.Context.self() as other:
+                foreign, = create_groups(other, ("foreign", [0]))
+                for plan in planners(context, foreign):
+                    with self.assertRaisesRegex(lierne.errors.InvalidError, "group"):
+                        plan()
+            for n in range(len(planners(context, None))):
+                group, = create_groups(context, ("own", range(RANKS)))
+                plan = planners(context, group)[n]()
+                self.assertRaises(lierne.errors.BusyError, group.close)
+                if isinstance(plan, lierne.Graph):
+                    plan.update(list(range(RANKS)), [], [])
+                    self.assertRaises(lierne.errors.BusyError, group.close)
+                plan.close()
+                group.close()
+            with self.assertRaisesRegex(TypeError, "'own' is no group"):
+                lierne.barrier(context, group="own")
+
+        with lierne.Context.sim(RANKS, timeout=30) as world:
+            world.run(work)
+
     def test_groups_of_a_context(self):
         grid = lierne.Grid({"tp": 2, "dp": 2})
 

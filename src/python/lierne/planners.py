@@ -1,5 +1,8 @@
 """The planners. Every one is collective over its context: all ranks call with the same arguments
-(what is a rank's own is said so), and an error of one rank is the same error on all."""
+(what is a rank's own is said so), and an error of one rank is the same error on all.
+
+group, an argument of all: None, or this rank's ContextGroup (lierne.schedules.create_groups), whose order
+domain the plan is in (lierne/group.h). A plan keeps its group: closing that first is errors.BusyError."""
 import itertools
 
 import numpy as np
@@ -32,6 +35,10 @@ def _choice(what, name, table):
     return table[name]
 
 
+def _in(group):
+    return None if group is None else handle(group, "group")
+
+
 def _placements(grid, view, placements):
     if placements is None:
         return None
@@ -47,7 +54,7 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 dst_counts=None, owner="partial", storage="full", row_owner=None,
                 require_divisible=False, max_inflight=1, src_view=None, dst_view=None,
                 src_placements=None, dst_placements=None, output="whole", rows_per_sample=0,
-                row_order="sample", variable_rows=False, routing="auto", shared_output="none"):
+                row_order="sample", variable_rows=False, routing="auto", shared_output="none", group=None):
     """The C spec of a bridge; arguments as lierne.Bridge."""
     for grid in (src, dst):
         handle(grid, "grid")
@@ -73,7 +80,7 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 output=_choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
                 row_order=_choice("row_order", row_order, _ROW_ORDERS),
                 variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS),
-                shared_output=_choice("shared_output", shared_output, _SHARING))
+                shared_output=_choice("shared_output", shared_output, _SHARING), group=_in(group))
 
 
 def _map_size(shape, batch_axis, sequence_axis):
@@ -150,12 +157,14 @@ class Bridge(Plan):
 class BridgeRoutes:
     """What one rank does in a bridge, without a context: pure, not collective. For programs that
     execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank; a shared
-    output needs a context. Raises ValueError and as Bridge."""
+    output and a group need a context. Raises ValueError and as Bridge."""
 
     def __init__(self, rank, src, dst, shape, dtype, **options):
         if options.get("shared_output", "none") != "none":
             raise ValueError(f"shared_output is {options['shared_output']!r}, must be 'none': ranks share "
                              "memory through a context (lierne.Bridge)")
+        if options.get("group") is not None:
+            raise ValueError("group must be None: a group belongs to a context (lierne.Bridge)")
         spec = bridge_spec(src, dst, shape, dtype, **options)
         outs = [ffi.new("lierne_layout **") for _ in range(3)]
         call(lib.lierne_layout_create_bridge, *outs, spec.at)
@@ -219,23 +228,23 @@ class Redistribute(Plan):
     others."""
 
     def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1,
-                 routing="auto", shared_output="none"):
+                 routing="auto", shared_output="none", group=None):
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
                     routing=_choice("routing", routing, _ROUTINGS),
-                    shared_output=_choice("shared_output", shared_output, _SHARING))
+                    shared_output=_choice("shared_output", shared_output, _SHARING), group=_in(group))
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
 
-def _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=1):
+def _set_spec(src, dst, src_offsets, dst_offsets, **fields):
     n = len(src)
     if len(dst) != n:
         raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
     return Spec("lierne_set_spec", ntensors=n, src=[handle(layout, "layout") for layout in src],
                 dst=[handle(layout, "layout") for layout in dst],
                 src_offsets=sized("src_offsets", src_offsets, n),
-                dst_offsets=sized("dst_offsets", dst_offsets, n), max_inflight=max_inflight)
+                dst_offsets=sized("dst_offsets", dst_offsets, n), **fields)
 
 
 class _Set:
@@ -273,8 +282,8 @@ class TensorSet(_Set, Plan):
     the same Layout object for equal tensors: planning is faster. Raises errors.InvalidError,
     UnsupportedError (a PARTIAL dim), MismatchError and others."""
 
-    def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1):
-        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight)
+    def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1, group=None):
+        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=_in(group))
         super().__init__(context, lib.lierne_plan_create_set, handle(context, "context"), spec.at)
         self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
 
@@ -355,10 +364,10 @@ class Graph(_Rows):
 
     def __init__(self, context, owner, source, target, dtype, row_shape=(), algorithm="auto",
                  accumulate=False, combined=False, keep_ghosts=False, max_inflight=1,
-                 remote_targets=False):
+                 remote_targets=False, group=None):
         self._options = dict(dtype=dtype, row_shape=row_shape, algorithm=algorithm,
                              accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                             max_inflight=max_inflight, remote_targets=remote_targets)
+                             max_inflight=max_inflight, remote_targets=remote_targets, group=_in(group))
         self._plan(context, lib.lierne_plan_create_graph, "lierne_graph_spec", **self._options,
                    **self._edges(owner, source, target))
 
@@ -383,13 +392,13 @@ class References(_Rows):
     this rank. Otherwise as Graph."""
 
     def __init__(self, context, nowned, rank, row, dtype, row_shape=(), algorithm="auto",
-                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1):
+                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1, group=None):
         if len(rank) != len(row):
             raise ValueError(f"rank has {len(rank)} entries and row has {len(row)}")
         self._plan(context, lib.lierne_plan_create_references, "lierne_references_spec", row_shape,
                    algorithm, dtype, nowned=nowned, nghosts=len(rank), rank=rank, row=row,
                    accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                   max_inflight=max_inflight)
+                   max_inflight=max_inflight, group=_in(group))
 
 
 class Halo(Plan):
@@ -400,7 +409,7 @@ class Halo(Plan):
     Raises errors.GhostCountError, RowNotYetFilledError, PeerCountError and others."""
 
     def __init__(self, context, nlocal, nghost, sendproc, recvproc, sendlists, recvnum, dtype,
-                 row_shape=(), keep_ghosts=False, max_inflight=1):
+                 row_shape=(), keep_ghosts=False, max_inflight=1, group=None):
         swaps = {len(sendproc), len(recvproc), len(sendlists), len(recvnum)}
         if len(swaps) != 1:
             raise ValueError(f"the lists of swaps have different lengths: {sorted(swaps)}")
@@ -409,7 +418,7 @@ class Halo(Plan):
                     sendproc=sendproc, recvproc=recvproc, sendnum=[len(x) for x in sendlists],
                     recvnum=recvnum, sendlist=list(sendlists), dtype=dtype_number(dtype),
                     width=int(np.prod(self.row_shape, dtype=np.int64)), keep_ghosts=keep_ghosts,
-                    max_inflight=max_inflight)
+                    max_inflight=max_inflight, group=_in(group))
         super().__init__(context, lib.lierne_plan_create_halo, handle(context, "context"), spec.at)
 
     def swaps(self):
@@ -446,10 +455,10 @@ class Halo(Plan):
         return plan
 
 
-def _collective(name, context, dtype=None, ranks=None, **fields):
+def _collective(name, context, dtype=None, ranks=None, group=None, **fields):
     if name != "barrier":
         fields["dtype"] = dtype_number(dtype)
-    spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), **fields)
+    spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), group=_in(group), **fields)
     return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), handle(context, "context"), spec.at)
 
 
@@ -464,48 +473,48 @@ def _counts(context, count, ranks):
     return {"counts": sized("count", count, _ranks_of(context, ranks))}
 
 
-def all_gather(context, count, dtype, ranks=None, max_inflight=1):
+def all_gather(context, count, dtype, ranks=None, max_inflight=1, group=None):
     """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
     or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
-    return _collective("all_gather", context, dtype, ranks, max_inflight=max_inflight,
+    return _collective("all_gather", context, dtype, ranks, group, max_inflight=max_inflight,
                        **_counts(context, count, ranks))
 
 
-def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1):
+def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1, group=None):
     """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
     reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
-    return _collective("reduce_scatter", context, dtype, ranks, max_inflight=max_inflight,
+    return _collective("reduce_scatter", context, dtype, ranks, group, max_inflight=max_inflight,
                        reduction=reduction_of(reduction), **_counts(context, count, ranks))
 
 
 def all_reduce(context, count, dtype, ranks=None, reduction="sum", algorithm="auto",
-               max_inflight=1):
+               max_inflight=1, group=None):
     """A plan that reduces `count` elements over all ranks, with the same bits on each."""
-    return _collective("all_reduce", context, dtype, ranks, count=count,
+    return _collective("all_reduce", context, dtype, ranks, group, count=count,
                        reduction=reduction_of(reduction), max_inflight=max_inflight,
                        algorithm=_choice("algorithm", algorithm, _COLLECTIVES))
 
 
-def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inflight=1):
+def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inflight=1, group=None):
     """A plan that copies the root's `count` elements to all ranks; its adjoint sums at the root."""
-    return _collective("broadcast", context, dtype, ranks, root=root, count=count,
+    return _collective("broadcast", context, dtype, ranks, group, root=root, count=count,
                        max_inflight=max_inflight,
                        algorithm=_choice("algorithm", algorithm, _COLLECTIVES))
 
 
-def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1):
+def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1, group=None):
     """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
     to each rank; receive: what it expects from each, to be compared, or None."""
     lists = {"count": count}
     if np.ndim(count):
         n = _ranks_of(context, ranks)
         lists = {"send_counts": sized("count", count, n), "recv_counts": sized("receive", receive, n)}
-    return _collective("all_to_all", context, dtype, ranks, max_inflight=max_inflight, **lists)
+    return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, **lists)
 
 
-def barrier(context, ranks=None):
+def barrier(context, ranks=None, group=None):
     """A plan whose execution is complete when all ranks have begun it: forward(None)."""
-    return _collective("barrier", context, None, ranks)
+    return _collective("barrier", context, None, ranks, group)
 
 
 def partition_split(nrows, world):

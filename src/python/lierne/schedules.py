@@ -318,12 +318,16 @@ class Run:
     concurrent: a launch order that is safe if queues are concurrent is enough. progress_thread: a
     thread of the run progresses it between begin() and wait(). external: the caller executes the
     operations itself, so that they need no plans; the run compares schedules, and counts and keeps
-    groups (created). Raises as lierne_run_create, the same error on every rank, before anything is
-    created or moved. Destroyed when it is collected, with its context, or by close()."""
+    groups (created). stream: in a context with memory of a device, the address of a CUDA stream whose work
+    comes before the run's (lierne_run_spec in lierne/schedule.h). Raises as lierne_run_create, the same
+    error on every rank, before anything is created or moved. Destroyed when it is collected, with its
+    context, or by close()."""
 
-    def __init__(self, context, schedule, concurrent=False, progress_thread=False, external=False):
+    def __init__(self, context, schedule, concurrent=False, progress_thread=False, external=False,
+                 stream=None):
         spec = Spec("lierne_run_spec", concurrent=bool(concurrent), external=bool(external),
-                    progress_thread=bool(progress_thread))
+                    progress_thread=bool(progress_thread),
+                    stream=ffi.cast("void *", 0 if stream is None else operator.index(stream)))
         out = ffi.new("lierne_run **")
         self.context, self.schedule, self._handle = context, schedule, None
         own = schedule._frozen() if isinstance(schedule, Schedule) else ffi.NULL
