@@ -76,8 +76,8 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
  *
  * Errors: INVALID (context, out, specs or an entry NULL, n below 1, purpose, priority, a size, a
  * rank that is outside of the context or twice in a spec), NO_RESOURCE (max_groups), MISMATCH
- * (ranks give different specs; the message names the field), UNSUPPORTED (NCCL has or shares no
- * communicators for groups, lierne/nccl.h), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * (ranks give different specs; the message names the field), NO_MEMORY, TIMEOUT, PEER_FAILED,
+ * TRANSPORT. */
 LIERNE_API lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
                                                  const lierne_group_spec *const *specs, int n);
 

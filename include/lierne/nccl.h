@@ -40,12 +40,12 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  *
  * Groups. lierne_group_create splits the communicator of each group from that of the context, which
  * all ranks of the context call, one spec after another; they wait at most the timeout, but with a
- * blocking communicator of the caller's for as long as NCCL does. It needs NCCL 2.18, and resources
- * that are not shared with the context's: with NCCL_COMM_SPLIT_SHARE_RESOURCES set it is
- * UNSUPPORTED, and a comm of the caller's must not have been made with splitShare. NCCL takes
- * hundreds of megabytes of the device for each; max_groups limits them. An error on one
- * communicator aborts all of the context. To overlap, calls of different groups must be on
- * different streams.
+ * blocking communicator of the caller's for as long as NCCL does. Before NCCL 2.18, and if
+ * NCCL_COMM_SPLIT_SHARE_RESOURCES is set on any rank, because communicators that share resources
+ * wait for each other, the ranks of a group make a communicator from an id of their own, which
+ * takes longer. A comm of the caller's must not have been made with splitShare. NCCL takes hundreds
+ * of megabytes of the device for each; max_groups limits them. An error on one communicator aborts
+ * all of the context. To overlap, calls of different groups must be on different streams.
  *
  * Windows. With NCCL 2.28 or later and a communicator of lierne's, scratch memory is registered as
  * symmetric memory: here, and later while planning. If the first registration fails on any rank,

@@ -1,8 +1,9 @@
 /* A communicator per group, over the NCCL that is played: splits that all ranks call, also those in
- * no group; plans in a group have the bits of the same plans without, and their messages are on its
- * communicator; it is destroyed with its group. Resources that would be shared, a split that never
- * ends, and an error of NCCL, after which the context's communicator and the group's are aborted.
- * Last line: N passed, N failed. */
+ * no group, or, from an NCCL that has none or that would share resources, communicators from an id;
+ * plans in a group have the bits of the same plans without, and their messages are on its
+ * communicator; it is destroyed with its group. A rank that cannot take part, a communicator that
+ * never is complete, and an error of NCCL, after which the context's communicator and the group's
+ * are aborted. Last line: N passed, N failed. */
 #include "fake.h"
 #include "node_ranks.h"
 #include "runtime/context/context.h"
@@ -18,6 +19,7 @@
 
 enum { COUNT = 1000 };
 
+static bool joins; /* communicators are made from ids */
 static lierne_memory memory;
 static char stream, own_stream;
 static const lierne_stream_driver driver = {.name = "cuda", .required = true};
@@ -64,9 +66,9 @@ static void compare(lierne_plan *alone, lierne_plan *grouped, int rank, bool gat
     check(lierne_plan_forward(grouped, out[rank][1], in[rank], &stream) == LIERNE_OK, "a group");
     fake_nccl_counts after = count_calls();
     check(memcmp(out[rank][0], out[rank][1], sizeof out[rank][0]) == 0, "the same bits");
-    check(between.split_messages == before.split_messages && between.messages > before.messages,
+    check(between.group_messages == before.group_messages && between.messages > before.messages,
           "without a group, messages are on the context's communicator");
-    check(after.split_messages - between.split_messages == after.messages - between.messages &&
+    check(after.group_messages - between.group_messages == after.messages - between.messages &&
               after.messages > between.messages,
           "messages of a group are on its communicator");
     check((after.all_gathers > between.all_gathers) == gathers, "all-gathers of NCCL's");
@@ -104,10 +106,16 @@ static void *works(void *argument) {
     const lierne_group_spec *specs[3] = {&three, &pairs, &whole};
     lierne_group *groups[3], *late = NULL;
     lierne_context *context = open_context(rank, "works", 30);
+    meet_ranks();
+    fake_nccl_join_groups(true);
     fake_nccl_counts before = count_calls();
     check(lierne_group_create_all(groups, context, specs, 3) == LIERNE_OK, "groups");
     check(!groups[0] == (rank == 1) && groups[1] && groups[2], "whose groups they are");
-    check(count_calls().split - before.split == 3 + 2 * 2 + RANKS, "a communicator per group");
+    fake_nccl_counts after = count_calls();
+    check((joins ? after.joined - before.joined : after.split - before.split) ==
+                  3 + 2 * 2 + RANKS &&
+              after.split + after.joined - before.split - before.joined == 3 + 2 * 2 + RANKS,
+          "a communicator per group");
     run_all_to_all(context, groups[0], three_ranks, 3);
     run_all_to_all(context, groups[2], NULL, 0);
     run_gather(context, groups[2]);
@@ -121,31 +129,51 @@ static void *works(void *argument) {
     before = count_calls();
     check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
     check(count_calls().destroyed - before.destroyed == RANKS, "only the context's is left");
+    fake_nccl_join_groups(false);
     return NULL;
 }
 
-/* Rank 1, which is in no group, would share; a split that never ends. */
+/* Any of the first allocations fails, on some rank: all ranks get one error, and none waits. */
+static void fail_allocations(lierne_context *context, int rank) {
+    static lierne_status got[RANKS];
+    size_t failed = 0;
+    for (size_t k = 1; k <= 40; k++) {
+        lierne_group *group = NULL;
+        meet_ranks();
+        lierne_mem_fail_at(k);
+        meet_ranks();
+        got[rank] = lierne_group_create(&group, context, &three);
+        meet_ranks();
+        lierne_mem_fail_at(0);
+        failed += got[rank] == LIERNE_ERR_NO_MEMORY;
+        check((got[rank] == LIERNE_OK || got[rank] == LIERNE_ERR_NO_MEMORY) && got[rank] == got[0],
+              "an allocation that fails");
+        check(lierne_group_destroy(group) == LIERNE_OK, "destroy");
+    }
+    check(failed > 2, "allocations fail");
+}
+
+/* Resources that would be shared; a rank that cannot take part; a call that never ends. */
 static void *fails(void *argument) {
     int rank = (int)(intptr_t)argument;
+    const char *late = joins ? "ncclCommInitRankConfig: NCCL is not ready within"
+                             : "ncclCommSplit: NCCL is not ready within";
     lierne_group *group = NULL;
-    lierne_context *context = open_context(rank, "fails", 1);
-    meet_ranks();
+    lierne_context *context = open_context(rank, "fails", 2);
+    fake_nccl_counts before = count_calls();
     setenv("NCCL_COMM_SPLIT_SHARE_RESOURCES", "1", 1);
     meet_ranks();
-    check(lierne_group_create(&group, context, &three) == LIERNE_ERR_UNSUPPORTED && !group &&
-              strstr(lierne_last_error(), "NCCL_COMM_SPLIT_SHARE_RESOURCES is 1"),
-          "a communicator that shares is rejected");
-    meet_ranks();
+    check(lierne_group_create(&group, context, &three) == LIERNE_OK, "one that would share");
+    check(count_calls().split == before.split, "is not split");
     unsetenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
-    meet_ranks();
-    check(lierne_group_create(&group, context, &three) == LIERNE_OK, "then it is made");
     check(lierne_group_destroy(group) == LIERNE_OK, "destroy");
+    fail_allocations(context, rank);
     meet_ranks();
     fake_nccl_stall(true);
     meet_ranks();
     check(lierne_group_create(&group, context, &three) != LIERNE_OK && !group &&
-              strstr(lierne_last_error(), "ncclCommSplit: NCCL is not ready within"),
-          "a split that does not end is late");
+              (strstr(lierne_last_error(), late) || (joins && rank == 1 /* waits for them */)),
+          "a call that does not end is late");
     meet_ranks();
     fake_nccl_stall(false);
     lierne_context_destroy(context);
@@ -181,9 +209,13 @@ static void *aborts(void *argument) {
 
 int main(void) {
     memory = test_untouched_memory("cuda");
-    run_ranks(works);
-    run_ranks(fails);
-    check(lierne_mem_live() == 0, "nothing leaks");
+    for (int old = 0; old < 2; old++) {
+        joins = old;
+        fake_nccl_set_version(joins ? NCCL_VERSION(2, 17, 1) : NCCL_VERSION(2, 28, 9));
+        run_ranks(works);
+        run_ranks(fails);
+        check(lierne_mem_live() == 0, "nothing leaks");
+    }
     run_ranks(aborts);
     return print_checks();
 }

@@ -42,7 +42,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static message *first, **last = &first;
 static fake_nccl_counts counts;
-static bool stalled, fails, on_streams;
+static bool stalled, fails, on_streams, joins_groups;
 static int failed_world; /* of the communicator whose send failed: its group does not come */
 static _Thread_local int device;
 static ncclResult_t async_error = ncclSuccess;
@@ -61,6 +61,12 @@ void fake_nccl_stall(bool stall) {
 void fake_nccl_use_streams(bool use) {
     pthread_mutex_lock(&lock);
     on_streams = use;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_join_groups(bool join) {
+    pthread_mutex_lock(&lock);
+    joins_groups = join;
     pthread_mutex_unlock(&lock);
 }
 
@@ -124,7 +130,9 @@ static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
     }
     *comm = fake_nccl_comm(number, rank, world);
     pthread_mutex_lock(&lock);
+    (*comm)->of_group = joins_groups;
     counts.created++;
+    counts.joined += joins_groups;
     pthread_mutex_unlock(&lock);
     return ncclInProgress;
 }
@@ -174,6 +182,7 @@ static ncclResult_t split_comm(ncclComm_t comm, int color, int key, ncclComm_t *
     *made = NULL;
     if (color >= 0 && !stalled) {
         *made = fake_nccl_comm((comm->world_id * 100 + own->number + 1) * 100 + color, below, n);
+        (*made)->of_group = true;
         counts.split++;
     }
     pthread_mutex_unlock(&lock);
@@ -345,7 +354,7 @@ static ncclResult_t run_group(const operations *o) {
     pthread_mutex_lock(&lock);
     counts.groups++;
     counts.messages += o->n;
-    counts.split_messages += o->n > 0 && o->at[0].comm->world_id >= 10000 ? o->n : 0;
+    counts.group_messages += o->n > 0 && o->at[0].comm->of_group ? o->n : 0;
     link_sends(o, sent);
     while (!(all = look(o, sent, done)) && late == 0 && !o->at[0].comm->ended &&
            o->at[0].comm->world_id != failed_world) {
@@ -457,30 +466,29 @@ static ncclResult_t all_gather_config(const void *mine, void *all, size_t bytes,
 
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl);
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
-    *nccl = (lierne_nccl_functions){.ncclGetVersion = get_version,
-                                    .ncclGetUniqueId = get_unique_id,
-                                    .ncclCommInitRankConfig = init,
-                                    .ncclCommGetAsyncError = get_async_error,
-                                    .ncclCommFinalize = finalize,
-                                    .ncclCommDestroy = destroy,
-                                    .ncclCommAbort = abort_comm,
-                                    .ncclCommCount = comm_count,
-                                    .ncclCommUserRank = comm_rank,
-                                    .ncclCommCuDevice = comm_device,
-                                    .ncclGetErrorString = error_string,
-                                    .ncclGetLastError = last_error,
-                                    .ncclAllGather = all_gather,
-                                    .ncclGroupStart = group_start,
-                                    .ncclGroupEnd = group_end,
-                                    .ncclSend = send_bytes,
-                                    .ncclRecv = receive_bytes,
-                                    .ncclMemAlloc = fake_mem_alloc,
-                                    .ncclMemFree = fake_mem_free,
-                                    .ncclCommWindowRegister = fake_window_register,
-                                    .ncclCommWindowDeregister = fake_window_deregister,
-                                    .ncclCommSplit = split_comm,
-                                    .ncclAllGatherConfig = version_number < NCCL_VERSION(2, 31, 0)
-                                                               ? NULL
-                                                               : all_gather_config};
+    *nccl = (lierne_nccl_functions){
+        .ncclGetVersion = get_version,
+        .ncclGetUniqueId = get_unique_id,
+        .ncclCommInitRankConfig = init,
+        .ncclCommGetAsyncError = get_async_error,
+        .ncclCommFinalize = finalize,
+        .ncclCommDestroy = destroy,
+        .ncclCommAbort = abort_comm,
+        .ncclCommCount = comm_count,
+        .ncclCommUserRank = comm_rank,
+        .ncclCommCuDevice = comm_device,
+        .ncclGetErrorString = error_string,
+        .ncclGetLastError = last_error,
+        .ncclAllGather = all_gather,
+        .ncclGroupStart = group_start,
+        .ncclGroupEnd = group_end,
+        .ncclSend = send_bytes,
+        .ncclRecv = receive_bytes,
+        .ncclMemAlloc = fake_mem_alloc,
+        .ncclMemFree = fake_mem_free,
+        .ncclCommWindowRegister = fake_window_register,
+        .ncclCommWindowDeregister = fake_window_deregister,
+        .ncclCommSplit = version_number < NCCL_VERSION(2, 18, 0) ? NULL : split_comm,
+        .ncclAllGatherConfig = version_number < NCCL_VERSION(2, 31, 0) ? NULL : all_gather_config};
     return LIERNE_OK;
 }

@@ -12,17 +12,20 @@ void fake_nccl_fail_send(void);
 /* Lets group calls run on the streams that they are given (device_streams.h), those of one
  * communicator one after another, whatever their streams. */
 void fake_nccl_use_streams(bool use);
+/* Whether communicators that are made from an id are those of groups. */
+void fake_nccl_join_groups(bool join);
 /* The asynchronous error of every communicator. */
 void fake_nccl_set_error(ncclResult_t error);
 typedef struct fake_nccl_counts {
     int created, destroyed, aborted, groups, messages, all_gathers;
-    int split;          /* communicators made by a split */
-    int split_messages; /* on these */
+    int split, joined;  /* communicators of groups: made by a split, from an id */
+    int group_messages; /* on these */
     int tagged;         /* all-gathers with a tag, and the last one's */
     uint64_t tag;
 } fake_nccl_counts;
 fake_nccl_counts fake_nccl_count(void);
-/* The version that it says to have, 2.28.9 at first: windows are of 2.28, tags of 2.31. */
+/* The version that it says to have, 2.28.9 at first: splits are of 2.18, windows of 2.28, tags of
+ * 2.31. */
 void fake_nccl_set_version(int version);
 
 /* What fails on this thread's rank, in the next call that could or after so many of them: memory;

@@ -12,7 +12,8 @@ struct ncclComm {
     struct ncclWindow_vidmem *made;     /* by a registration under way, or NULL */
     ncclWindow_t *out;                  /* where that goes; NULL: none is under way */
     int enqueued, passed;               /* group calls on streams */
-    bool ended;                         /* destroyed or aborted: those do nothing more */
+    bool of_group;
+    bool ended; /* destroyed or aborted: those do nothing more */
 };
 
 ncclResult_t fake_mem_alloc(void **memory, size_t bytes);

@@ -70,7 +70,7 @@ static lierne_status get_id(const lierne_nccl *n, ncclUniqueId *id) {
 }
 
 /* Everything that can fail on this rank alone. id: of the communicator to make, on one rank. */
-static lierne_status prepare_nccl(lierne_nccl **out, const lierne_context *context, ncclComm_t comm,
+static lierne_status prepare_nccl(lierne_nccl **out, lierne_context *context, ncclComm_t comm,
                                   ncclUniqueId *id) {
     lierne_nccl *n;
     LIERNE_TRY(check_context(context));
@@ -79,7 +79,8 @@ static lierne_status prepare_nccl(lierne_nccl **out, const lierne_context *conte
     *n = (lierne_nccl){.comm = comm,
                        .rank = context->index,
                        .world = context->members.count,
-                       .timeout = context->timeout};
+                       .timeout = context->timeout,
+                       .context = context};
     pthread_mutex_init(&n->lock, NULL);
     LIERNE_TRY(lierne_alloc(&n->met, (size_t)n->world, sizeof *n->met));
     LIERNE_TRY(lierne_nccl_load(&n->call));
@@ -104,23 +105,10 @@ static lierne_status share_id(lierne_context *context, ncclUniqueId *id) {
     return LIERNE_OK;
 }
 
-static lierne_status create_comm(lierne_nccl *n, ncclUniqueId id) {
-    ncclConfig_t config = lierne_nccl_configuration();
-    n->owned = true;
-    n->broken = true; /* until it is complete */
-    LIERNE_TRY(
-        lierne_nccl_check(n,
-                          n->call.ncclCommInitRankConfig(&n->comm, n->world, id, n->rank, &config),
-                          "ncclCommInitRankConfig"));
-    LIERNE_TRY(lierne_nccl_wait(n, "ncclCommInitRankConfig"));
-    n->broken = false;
-    return LIERNE_OK;
-}
-
 static lierne_status make_comm(lierne_context *context, lierne_nccl *n, ncclUniqueId *id,
                                const lierne_field *fields) {
     LIERNE_TRY(share_id(context, id));
-    lierne_status mine = create_comm(n, *id);
+    lierne_status mine = lierne_nccl_init(n, *id, n->rank, n->world, n->timeout);
     mine = mine == LIERNE_OK ? check_device(n, context) : mine;
     lierne_status status = lierne_context_agree_all(context, mine, fields, 1, NULL);
     n->broken |= status != LIERNE_OK;

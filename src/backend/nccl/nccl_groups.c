@@ -1,34 +1,23 @@
 /* A communicator per group: NCCL runs the operations of one communicator one after another, on
  * whatever streams they are.
  *
- * It is split from that of the context, of which all ranks call. Its ranks are in the order of the
- * context's, because only its messages, and gathers of all ranks, have to know that order. NCCL
- * writes the communicator when the split has ended, or is aborted, so never to a stack: a state
- * whose split failed stays with the context's. */
+ * It is split from that of the context, of which all ranks call. Where that is refused, by an old
+ * NCCL, or because its operations would wait for those of the context, the group's first rank makes
+ * an id and sends it to the others. Its ranks are in the order of the context's, because only its
+ * messages, and gathers of all ranks, have to know that order. NCCL writes the communicator when
+ * the call has ended, or is aborted, so never to a stack: a state whose communicator failed stays
+ * with the context's. */
 #include "backend/nccl/nccl_transport.h"
+#include "runtime/context/context.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#define SHARES "NCCL_COMM_SPLIT_SHARE_RESOURCES"
-
-/* Operations of a communicator that shares its parent's resources wait for the parent's. NCCL has
- * written what its files say to the environment. */
-static lierne_status check_library(const lierne_nccl *n) {
-    const char *shares = getenv(SHARES);
-    if (!n->call.ncclCommSplit) {
-        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "rank %d: "
-                           "this NCCL has no ncclCommSplit, which groups need: it must "
-                           "be 2.18 or later",
-                           n->rank);
-    }
-    return shares && strtol(shares, NULL, 0) != 0
-               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                             "rank %d: " SHARES
-                             " is %s: the communicator of a group would wait for "
-                             "that of the context: unset it",
-                             n->rank, shares)
-               : LIERNE_OK;
+/* NCCL before 2.18 has no split. A communicator that shares its parent's resources waits for the
+ * parent; NCCL has written what its files say of that to the environment. */
+static bool refuses_split(const lierne_nccl *n) {
+    const char *shares = getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
+    return !n->call.ncclCommSplit || (shares && strtol(shares, NULL, 0) != 0);
 }
 
 static lierne_status fill_places(lierne_nccl *g, const lierne_transport_group *group) {
@@ -46,7 +35,6 @@ static lierne_status fill_places(lierne_nccl *g, const lierne_transport_group *g
 static lierne_status prepare_group(lierne_nccl **out, lierne_nccl *n,
                                    const lierne_transport_group *group) {
     lierne_nccl *g;
-    LIERNE_TRY(check_library(n));
     if (group->n == 0) {
         return LIERNE_OK;
     }
@@ -88,16 +76,66 @@ static lierne_status split(lierne_nccl *n, lierne_nccl *g, int64_t uid, double t
     return g ? lierne_nccl_wait_within(g, what, timeout - (lierne_now() - start)) : LIERNE_OK;
 }
 
-/* A rank that cannot take part splits without a group, so that the others do not wait for it. */
+/* An id, as a message to the other ranks of a group. */
+typedef struct id_messages {
+    int64_t words[sizeof(ncclUniqueId) / sizeof(int64_t)];
+    lierne_control_message at[];
+} id_messages;
+
+static lierne_status make_id(id_messages **out, ncclUniqueId *id, const lierne_nccl *n,
+                             const lierne_transport_group *group) {
+    size_t bytes = sizeof **out + (size_t)group->n * sizeof *(*out)->at;
+    LIERNE_TRY(lierne_nccl_check(n, n->call.ncclGetUniqueId(id), "ncclGetUniqueId"));
+    LIERNE_TRY(lierne_alloc(out, 1, bytes));
+    memcpy((*out)->words, id, sizeof *id);
+    for (int i = 1; i < group->n; i++) {
+        int rank = lierne_members_rank(&n->context->members, group->ranks[i]);
+        (*out)->at[i - 1] =
+            (lierne_control_message){rank, sizeof *id / sizeof(int64_t), (*out)->words};
+    }
+    return LIERNE_OK;
+}
+
+/* Gives the ranks of each group the id of its first one. */
+static lierne_status share_ids(ncclUniqueId *id, const lierne_nccl *n,
+                               const lierne_transport_group *group) {
+    lierne_control_messages received = {0};
+    id_messages *own = NULL;
+    lierne_status status = group->rank == 0 ? make_id(&own, id, n, group) : LIERNE_OK;
+    lierne_status sent = lierne_context_sparse_exchange(n->context, own ? own->at : NULL,
+                                                        own ? (size_t)group->n - 1 : 0, &received);
+    if (received.count > 0) {
+        memcpy(id, received.at[0].words, sizeof *id);
+    }
+    lierne_control_messages_destroy(&received);
+    lierne_context_free_message_memory(n->context, own);
+    return lierne_context_agree_all(n->context, status == LIERNE_OK ? sent : status, NULL, 0, NULL);
+}
+
+static lierne_status join(lierne_nccl *n, lierne_nccl *g, const lierne_transport_group *group,
+                          double timeout) {
+    ncclUniqueId id;
+    double start = lierne_now();
+    memset(&id, 0, sizeof id);
+    LIERNE_TRY(share_ids(&id, n, group));
+    return g ? lierne_nccl_init(g, id, g->places[n->rank], group->n,
+                                timeout - (lierne_now() - start))
+             : LIERNE_OK;
+}
+
+/* If a rank has failed already, none calls NCCL. */
 lierne_status lierne_nccl_group_create(void *self, const lierne_transport_group *group,
                                        double timeout, void **out) {
+    enum { FAILED, REFUSES };
     lierne_nccl *n = self, *g = NULL;
     lierne_status status = prepare_group(&g, n, group);
-    LIERNE_TRY(n->call.ncclCommSplit ? LIERNE_OK : status);
-    lierne_status made = split(n, g, group->uid, timeout);
-    status = made == LIERNE_OK ? status : made;
-    if (status == LIERNE_OK && g) {
-        g->broken = false;
+    int64_t any[] = {[FAILED] = status != LIERNE_OK, [REFUSES] = refuses_split(n)};
+    LIERNE_TRY(lierne_context_allreduce_max(n->context, any, 2));
+    if (!any[FAILED]) {
+        status = any[REFUSES] ? join(n, g, group, timeout) : split(n, g, group->uid, timeout);
+    }
+    if (g && status == LIERNE_OK) {
+        g->broken = any[FAILED];
         *out = g;
     }
     return status;

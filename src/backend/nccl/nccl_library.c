@@ -116,6 +116,19 @@ lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
     return lierne_nccl_wait_within(n, what, n->timeout);
 }
 
+lierne_status lierne_nccl_init(lierne_nccl *n, ncclUniqueId id, int rank, int world,
+                               double timeout) {
+    static const char *const what = "ncclCommInitRankConfig";
+    ncclConfig_t config = lierne_nccl_configuration();
+    n->owned = true;
+    n->broken = true; /* until it is complete */
+    ncclResult_t result = n->call.ncclCommInitRankConfig(&n->comm, world, id, rank, &config);
+    LIERNE_TRY(lierne_nccl_check(n, result, what));
+    LIERNE_TRY(lierne_nccl_wait_within(n, what, timeout));
+    n->broken = false;
+    return LIERNE_OK;
+}
+
 /* The configuration of 2.31, which every later NCCL takes: nothing but a tag is set. */
 static ncclResult_t gather_tagged(const lierne_nccl *n, const void *mine, void *all, size_t bytes,
                                   void *stream, uint64_t tag) {

@@ -100,6 +100,7 @@ typedef struct lierne_nccl {
     bool adds_chunk;                   /* the last chunk of the heap is not decided on */
     struct lierne_nccl *groups, *next; /* what was made for groups of the context, with the lock */
     struct lierne_nccl *parent;        /* of a group's: the context's; else NULL */
+    struct lierne_context *context;    /* of the context's: to agree in; else NULL */
     int *places;     /* of a group's: its rank of each member of the context; else NULL */
     ncclComm_t none; /* what a split makes where this rank is in no group: NULL */
 } lierne_nccl;
@@ -140,6 +141,9 @@ void lierne_nccl_heap_close(lierne_nccl *n);
 lierne_status lierne_nccl_end(lierne_nccl *n);
 /* The configuration of a communicator that does not block. */
 ncclConfig_t lierne_nccl_configuration(void);
+/* Makes n->comm, which is n's own, together with the other ranks that have the id. */
+lierne_status lierne_nccl_init(lierne_nccl *n, ncclUniqueId id, int rank, int world,
+                               double timeout);
 /* nccl_groups.c. What the transport does for groups (lierne_transport_groups). */
 lierne_status lierne_nccl_group_create(void *self, const lierne_transport_group *group,
                                        double timeout, void **out);

@@ -333,9 +333,10 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id);
 
 /* As in runtime/control/control.h, with ranks: those of messages must be members, and are
  * overwritten. An error other than NO_MEMORY kills the context. */
-lierne_status lierne_context_sparse_exchange(lierne_context *context,
-                                             lierne_control_message *messages, size_t n,
-                                             lierne_control_messages *received);
+LIERNE_PRIVATE lierne_status lierne_context_sparse_exchange(lierne_context *context,
+                                                            lierne_control_message *messages,
+                                                            size_t n,
+                                                            lierne_control_messages *received);
 /* context_members.c: what knows ranks of the world calls these, controls and transports know
  * indices. */
 /* Part of lierne_context_fill. */
@@ -352,6 +353,6 @@ lierne_status lierne_context_peer_alive(const lierne_context *context, int rank)
 LIERNE_PRIVATE lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values,
                                                           size_t n);
 /* Frees a buffer that control messages were sent from. Does nothing if a peer may still read it. */
-void lierne_context_free_message_memory(const lierne_context *context, void *memory);
+LIERNE_PRIVATE void lierne_context_free_message_memory(const lierne_context *context, void *memory);
 
 #endif
