@@ -89,8 +89,9 @@ static lierne_status replace_packed(lierne_spans *spans, const lierne_layout *la
     return status;
 }
 
-lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
-                                  const lierne_cell *cell) {
+/* All spans but those of a packed axis, which is left whole. */
+static lierne_status create_ordinary(lierne_spans *spans, const lierne_layout *layout,
+                                     const lierne_cell *cell) {
     for (int a = 0; a < layout->naxes; a++) {
         lierne_axis_whole(layout, a, &spans[a].pieces);
         spans[a].list = (lierne_span_list){0};
@@ -111,6 +112,12 @@ lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layo
             locate(&spans[a], stores_all(layout, a));
         }
     }
+    return status;
+}
+
+lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
+                                  const lierne_cell *cell) {
+    lierne_status status = create_ordinary(spans, layout, cell);
     return status == LIERNE_OK && layout->packed
                ? replace_packed(spans, layout, cell, lierne_packed_tokens)
                : status;
@@ -237,7 +244,7 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
                                        lierne_boxes *boxes, int64_t *shape) {
     lierne_spans spans[LIERNE_MAX_AXES];
     int64_t own = 0;
-    lierne_status status = lierne_spans_create(spans, layout, cell);
+    lierne_status status = (boxes ? lierne_spans_create : create_ordinary)(spans, layout, cell);
     if (status == LIERNE_OK && (boxes || layout->rows_dim >= 0)) {
         status = push_boxes(layout, cell, spans, boxes, &own);
     }
@@ -264,7 +271,7 @@ lierne_status lierne_layout_cell_padding(const lierne_layout *layout, const lier
     if (!layout->packed) {
         return LIERNE_OK;
     }
-    lierne_status status = lierne_spans_create(spans, layout, cell);
+    lierne_status status = create_ordinary(spans, layout, cell);
     if (status == LIERNE_OK) {
         status = replace_packed(spans, layout, cell, lierne_packed_padding);
     }

@@ -350,7 +350,8 @@ lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
     int64_t shape[LIERNE_MAX_AXES] = {0}, sum = 0, product = 1;
     LIERNE_TRY(lierne_check_set(layout, "layout"));
     if (lierne_layout_cell(layout, rank, &cell)) {
-        lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, shape);
+        lierne_status status =
+            lierne_layout_cell_boxes(layout, &cell, owned ? &boxes : NULL, shape);
         for (size_t i = 0; i < boxes.count; i++) {
             int64_t n = 1;
             for (int a = 0; a < layout->naxes; a++) {

@@ -1,6 +1,7 @@
 /* The overlap of a cell of the source and one of the destination: its elements, who needs them, who
  * puts them together, and who sends to whom where nothing is divided among senders. */
 #include "plan/redistribute/planner.h"
+#include "plan/redistribute/tokens.h"
 
 bool lierne_ranks_have(const int *ranks, size_t n, int rank) {
     size_t low = 0, high = n;
@@ -112,7 +113,7 @@ void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overla
     }
 }
 
-lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_overlap *x) {
+static lierne_status intersect(const lierne_planner *p, lierne_cell_overlap *x) {
     lierne_boxes from = {0}, to = {0};
     lierne_status status = lierne_layout_cell_boxes(p->from, &x->from, &from, NULL);
     if (status == LIERNE_OK) {
@@ -123,6 +124,12 @@ lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_over
     }
     lierne_mem_free(from.at);
     lierne_mem_free(to.at);
+    return status;
+}
+
+lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_overlap *x) {
+    lierne_status status =
+        p->tokens ? lierne_tokens_boxes(&x->boxes, p->tokens, &x->from, &x->to) : intersect(p, x);
     for (size_t b = 0; b < x->boxes.count; b++) {
         x->elements += lierne_overlap_elements(p->from->naxes, &x->boxes.at[b]);
     }

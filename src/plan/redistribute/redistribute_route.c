@@ -17,6 +17,7 @@
 #include "plan/redistribute/redistribute.h"
 #include "plan/redistribute/redistribute_check.h"
 #include "plan/redistribute/redistribute_shared.h"
+#include "plan/redistribute/tokens.h"
 #include "route/route.h"
 
 static lierne_stage *stage_of(const lierne_planner *p, size_t i) {
@@ -202,13 +203,10 @@ static lierne_status plan_cells(lierne_planner *p, const lierne_cell *from, cons
 }
 
 /* Plans all overlaps of the rank's own cell of one layout with cells of the other layout. */
-static lierne_status plan_overlaps(lierne_planner *p, const lierne_cell *own_from,
+static lierne_status plan_cells_of(lierne_planner *p, const lierne_cell *own_from,
                                    const lierne_cell *own_to, bool as_receiver) {
     lierne_cells cells = {0};
     const lierne_cell *own = as_receiver ? own_to : own_from;
-    if (!own) {
-        return LIERNE_OK;
-    }
     lierne_status status = lierne_layout_overlapping(&cells, as_receiver ? p->from : p->to,
                                                      as_receiver ? p->to : p->from, own);
     for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
@@ -220,6 +218,28 @@ static lierne_status plan_overlaps(lierne_planner *p, const lierne_cell *own_fro
         }
     }
     lierne_mem_free(cells.at);
+    return status;
+}
+
+static lierne_status plan_overlaps(lierne_planner *p, const lierne_cell *own_from,
+                                   const lierne_cell *own_to, bool as_receiver) {
+    const lierne_layout *const layouts[2] = {p->from, p->to};
+    const lierne_cell *own = as_receiver ? own_to : own_from;
+    lierne_tokens tokens;
+    if (!own) {
+        return LIERNE_OK;
+    }
+    if (lierne_tokens_axis(p->from, p->to) < 0) {
+        return plan_cells_of(p, own_from, own_to, as_receiver);
+    }
+    lierne_status status =
+        lierne_tokens_create(&tokens, layouts, as_receiver, own, as_receiver ? own_from : own_to);
+    if (status == LIERNE_OK) {
+        p->tokens = &tokens;
+        status = plan_cells_of(p, own_from, own_to, as_receiver);
+        p->tokens = NULL;
+    }
+    lierne_tokens_destroy(&tokens);
     return status;
 }
 

@@ -1,0 +1,236 @@
+/* Finding the coordinates of a token by the formulas of the cuts.
+ *
+ * Of a padded segment the cut gives a chunk to a coordinate. Where shares cut the rows that it
+ * leaves, the row decides whose the token is: bands of rows that one combination of shares has. */
+#include "layout/locator.h"
+
+#include <string.h>
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static bool cuts_rows(const lierne_locator *l, int d) {
+    const lierne_placement *p = &l->layout->placements[d];
+    return p->axis == l->axis && lierne_cuts_in_shares(p->kind);
+}
+
+bool lierne_locator_serves(const lierne_layout *layout, int axis) {
+    for (int i = 0; i < layout->ncuts; i++) {
+        const lierne_placement *p = &layout->placements[layout->cuts[i]];
+        bool two = p->kind == LIERNE_PLACEMENT_SHARD_ROWS && p->axis2 == axis;
+        if (two || (p->kind == LIERNE_PLACEMENT_SHARD_ROWS && p->axis == axis)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool cuts_unequally(const lierne_packed *p) {
+    return p->ncuts > 1 && !p->zigzag && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR;
+}
+
+lierne_status lierne_locator_create(lierne_locator *l, const lierne_layout *layout, int axis) {
+    const lierne_packed *p = lierne_is_packed(layout, axis) ? layout->packed : NULL;
+    *l = (lierne_locator){.layout = layout, .packed = p, .axis = axis, .nshares = 1, .width = 1};
+    l->ngroups = p ? (size_t)p->nowners * (size_t)p->ncuts : 1;
+    for (int i = 0; i < layout->ncuts; i++) {
+        l->nshares *= cuts_rows(l, layout->cuts[i]) ? (size_t)layout->sizes[layout->cuts[i]] : 1;
+    }
+    l->nparts = l->ngroups * l->nshares;
+    if (l->nshares == 1) {
+        return LIERNE_OK;
+    }
+    size_t most = l->nparts * LIERNE_MAX_PIECES;
+    LIERNE_TRY(lierne_alloc(&l->bands, most, sizeof *l->bands));
+    LIERNE_TRY(lierne_alloc(&l->first, l->ngroups + 1, sizeof *l->first));
+    LIERNE_TRY(lierne_alloc(&l->found, l->ngroups, sizeof *l->found));
+    if (p) {
+        l->width = cuts_unequally(p) ? (size_t)p->ncuts : 1;
+        size_t counts = (size_t)p->nowners * l->width;
+        LIERNE_TRY(lierne_alloc(&l->counts, counts, sizeof *l->counts));
+        LIERNE_TRY(lierne_alloc(&l->rows, (size_t)p->capacity * l->width + 1, sizeof *l->rows));
+    }
+    return LIERNE_OK;
+}
+
+void lierne_locator_destroy(lierne_locator *l) {
+    lierne_mem_free(l->bands);
+    lierne_mem_free(l->first);
+    lierne_mem_free(l->found);
+    lierne_mem_free(l->counts);
+    lierne_mem_free(l->rows);
+}
+
+/* Inserts bands of a share into those of a group, which ascend. */
+static size_t add_bands(lierne_band *bands, size_t n, const lierne_pieces *pieces, size_t share) {
+    for (int i = 0; i < pieces->count; i++) {
+        int64_t start = pieces->at[i].start;
+        size_t at = n++;
+        for (; at > 0 && bands[at - 1].start > start; at--) {
+            bands[at] = bands[at - 1];
+        }
+        bands[at] =
+            (lierne_band){.start = start, .end = start + pieces->at[i].size, .share = share};
+    }
+    return n;
+}
+
+/* What a combination of shares has of the rows. */
+static lierne_pieces cut_rows(const lierne_locator *l, int64_t rows, size_t share) {
+    lierne_pieces pieces = {.count = rows > 0, .at = {{.size = rows}}};
+    size_t radix = l->nshares;
+    for (int i = 0; i < l->layout->ncuts; i++) {
+        int d = l->layout->cuts[i];
+        if (cuts_rows(l, d)) {
+            radix /= (size_t)l->layout->sizes[d];
+            lierne_axis_cut(l->layout, d, (int)(share / radix % (size_t)l->layout->sizes[d]),
+                            &pieces);
+        }
+    }
+    return pieces;
+}
+
+static void fill_bands(lierne_locator *l) {
+    const lierne_packed *p = l->packed;
+    size_t n = 0;
+    for (size_t g = 0; g < l->ngroups; g++) {
+        size_t owner = p ? g / (size_t)p->ncuts : 0;
+        int64_t rows = p ? p->rows[g + owner] : l->layout->shape[l->axis];
+        size_t count = 0;
+        for (size_t s = 0; s < l->nshares; s++) {
+            const lierne_pieces pieces = cut_rows(l, rows, s);
+            count = add_bands(l->bands + n, count, &pieces, s);
+        }
+        l->first[g] = l->found[g] = n;
+        n += count;
+    }
+    l->first[l->ngroups] = n;
+}
+
+static int64_t share_size(const lierne_packed *p, int64_t length, int c) {
+    return lierne_packed_share(p, length, c + 1) - lierne_packed_share(p, length, c);
+}
+
+/* The first rows of each segment. Sequence-major, that is its number among its owner's. */
+static void fill_rows(lierne_locator *l) {
+    const lierne_packed *p = l->packed;
+    memset(l->counts, 0, (size_t)p->nowners * l->width * sizeof *l->counts);
+    for (int64_t k = 0; k < p->n; k++) {
+        size_t i = (size_t)p->order[k];
+        int64_t *counts = l->counts + (size_t)p->owner[i] * l->width;
+        for (size_t c = 0; c < l->width; c++) {
+            l->rows[i * l->width + c] = counts[c];
+            counts[c] += p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR ? 1
+                         : l->width > 1 ? share_size(p, p->padded[i], (int)c)
+                                        : p->padded[i] / p->ncuts;
+        }
+    }
+}
+
+void lierne_locator_fill(lierne_locator *l) {
+    if (l->nshares == 1) {
+        return;
+    }
+    fill_bands(l);
+    if (l->packed) {
+        fill_rows(l);
+    }
+}
+
+size_t lierne_locator_part(const lierne_locator *l, const lierne_cell *cell) {
+    const lierne_packed *p = l->packed;
+    size_t part = 0;
+    if (p && p->owner_dim >= 0) {
+        part = (size_t)cell->coords[p->owner_dim];
+    }
+    if (p && p->segment_dim >= 0) {
+        part = part * (size_t)p->ncuts + (size_t)cell->coords[p->segment_dim];
+    }
+    for (int i = 0; i < l->layout->ncuts; i++) {
+        int d = l->layout->cuts[i];
+        if (cuts_rows(l, d)) {
+            part = part * (size_t)l->layout->sizes[d] + (size_t)cell->coords[d];
+        }
+    }
+    return part;
+}
+
+static const lierne_band *find_band(lierne_locator *l, size_t group, int64_t row) {
+    size_t low = l->first[group], high = l->first[group + 1], at = l->found[group];
+    if (row >= l->bands[at].end && at + 1 < high) {
+        at++; /* mostly, tokens ascend */
+    }
+    if (row < l->bands[at].start || row >= l->bands[at].end) {
+        while (low + 1 < high) {
+            size_t middle = (low + high) / 2;
+            low = l->bands[middle].start <= row ? middle : low;
+            high = l->bands[middle].start <= row ? high : middle;
+        }
+        at = low;
+    }
+    l->found[group] = at;
+    return &l->bands[at];
+}
+
+/* A chunk of a padded segment. */
+typedef struct chunk {
+    int coord;
+    int64_t start; /* padded offset */
+    int64_t end;
+    int64_t before; /* rows of the coordinate's in the segment, before the chunk */
+} chunk;
+
+static chunk find_chunk(const lierne_packed *p, int64_t length, int64_t offset) {
+    int64_t n = p->ncuts;
+    if (n == 1) {
+        return (chunk){.end = length};
+    }
+    if (p->zigzag) {
+        int64_t size = length / (2 * n), k = offset / size;
+        return (chunk){.coord = (int)(k < n ? k : 2 * n - 1 - k),
+                       .start = k * size,
+                       .end = (k + 1) * size,
+                       .before = k < n ? 0 : size};
+    }
+    int64_t size = length / n, more = length % n, large = more * (size + 1);
+    bool chunked = p->share == LIERNE_SHARE_RULE_CHUNK;
+    int c = (int)(chunked || offset < large ? offset / (size + (more > 0))
+                                            : more + (offset - large) / size);
+    return (chunk){.coord = c,
+                   .start = lierne_packed_share(p, length, c),
+                   .end = lierne_packed_share(p, length, c + 1)};
+}
+
+/* Rows of a coordinate of the cut that follow one another in the segment are this far apart. */
+static int64_t step_of(const lierne_packed *p, size_t group, int64_t length) {
+    int64_t c = (int64_t)group % p->ncuts, own = length / p->ncuts;
+    if (p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR) {
+        return 1;
+    }
+    own = p->zigzag || p->ncuts == 1 ? own : share_size(p, length, (int)c);
+    return p->rows[group + group / (size_t)p->ncuts] / own;
+}
+
+size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t *end) {
+    const lierne_packed *p = l->packed;
+    size_t group = 0;
+    int64_t row = token, step = 1;
+    if (p) { /* rows that do not follow one another are found one by one */
+        int64_t length = p->padded[segment], q = p->lead[segment] + token - p->cu[segment];
+        const chunk at = find_chunk(p, length, q);
+        group = (size_t)p->owner[segment] * (size_t)p->ncuts + (size_t)at.coord;
+        step = step_of(p, group, length);
+        *end = smaller(*end, token + (step > 1 ? 1 : at.end - q));
+        if (l->nshares > 1) {
+            size_t c = l->width > 1 ? (size_t)at.coord : 0;
+            row = l->rows[(size_t)segment * l->width + c] + (at.before + q - at.start) * step;
+        }
+    }
+    if (l->nshares == 1) {
+        return group;
+    }
+    const lierne_band *band = find_band(l, group, row);
+    *end = smaller(*end, token + (step > 1 ? 1 : band->end - row));
+    return group * l->nshares + band->share;
+}

@@ -1,0 +1,185 @@
+/* One pass over the tokens of a cell.
+ *
+ * A piece ends where either side's coordinates change, and where a segment does: so both ends of a
+ * message cut alike, without knowing each other's rows. */
+#include "plan/redistribute/tokens.h"
+
+typedef struct found_piece {
+    lierne_token_piece piece;
+    size_t part;
+} found_piece;
+typedef LIERNE_VEC(found_piece) found_pieces;
+
+/* Spans that are walked along with ascending tokens. */
+typedef struct follower {
+    const lierne_spans *spans; /* or NULL */
+    size_t at;
+} follower;
+
+static int packed_axis(const lierne_layout *from, const lierne_layout *to) {
+    return from->packed ? from->packed->axis : to->packed ? to->packed->axis : -1;
+}
+
+int lierne_tokens_axis(const lierne_layout *from, const lierne_layout *to) {
+    int axis = packed_axis(from, to);
+    return axis >= 0 && lierne_locator_serves(from, axis) && lierne_locator_serves(to, axis) ? axis
+                                                                                             : -1;
+}
+
+static int64_t follow(follower *f, int64_t token) {
+    const lierne_spans *s = f->spans;
+    while (s && f->at < s->count && s->at[f->at].start + s->at[f->at].size <= token) {
+        f->at++;
+    }
+    bool has = s && f->at < s->count && s->at[f->at].start <= token;
+    return has ? s->at[f->at].local + token - s->at[f->at].start : 0;
+}
+
+/* Cuts a span into pieces. *segment: at most that of the span's first token. */
+static lierne_status cut_span(lierne_tokens *t, const lierne_span *span, int64_t *segment,
+                              follower *mine, found_pieces *found) {
+    const lierne_packed *p = t->locators[0].packed ? t->locators[0].packed : t->locators[1].packed;
+    int64_t end = span->start + span->size;
+    for (int64_t token = span->start, next; token < end; token = next) {
+        while (p->cu[*segment + 1] <= token) {
+            ++*segment;
+        }
+        next = p->cu[*segment + 1] < end ? p->cu[*segment + 1] : end;
+        (void)lierne_locate(&t->locators[!t->other], *segment, token, &next);
+        found_piece f = {.part = lierne_locate(&t->locators[t->other], *segment, token, &next)};
+        f.piece.start = token;
+        f.piece.size = next - token;
+        f.piece.local[!t->other] = span->local + token - span->start;
+        f.piece.local[t->other] = follow(mine, token);
+        LIERNE_TRY(LIERNE_VEC_PUSH(found, f));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status cut_spans(lierne_tokens *t, const lierne_spans *own, const lierne_spans *mine,
+                               found_pieces *found) {
+    follower f = {.spans = mine};
+    int64_t segment = 0;
+    for (size_t i = 0; i < own->count; i++) {
+        LIERNE_TRY(cut_span(t, &own->at[i], &segment, &f, found));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status sort_by_part(lierne_tokens *t, const found_pieces *found) {
+    size_t nparts = t->locators[t->other].nparts;
+    LIERNE_TRY(lierne_alloc(&t->first, nparts + 2, sizeof *t->first));
+    LIERNE_TRY(lierne_alloc(&t->at, found->count, sizeof *t->at));
+    size_t *next = t->first + 1; /* ends as the first of the part after */
+    for (size_t i = 0; i < found->count; i++) {
+        next[found->at[i].part + 1]++;
+    }
+    for (size_t k = 0; k < nparts; k++) {
+        next[k + 1] += next[k];
+    }
+    for (size_t i = 0; i < found->count; i++) {
+        t->at[next[found->at[i].part]++] = found->at[i].piece;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status find_pieces(lierne_tokens *t, const lierne_spans *own,
+                                 const lierne_spans *mine) {
+    found_pieces found = {0};
+    lierne_status status = cut_spans(t, own, mine, &found);
+    if (status == LIERNE_OK) {
+        status = sort_by_part(t, &found);
+    }
+    lierne_mem_free(found.at);
+    return status;
+}
+
+lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const layouts[2], int own,
+                                   const lierne_cell *cell, const lierne_cell *mine) {
+    lierne_spans spans[LIERNE_MAX_AXES], others[LIERNE_MAX_AXES];
+    const lierne_layout *other = layouts[!own];
+    *t = (lierne_tokens){.axis = packed_axis(layouts[0], layouts[1]), .other = !own};
+    for (int s = 0; s < 2; s++) {
+        LIERNE_TRY(lierne_locator_create(&t->locators[s], layouts[s], t->axis));
+        lierne_locator_fill(&t->locators[s]);
+    }
+    lierne_status status = lierne_spans_create(spans, layouts[own], cell);
+    lierne_status also = mine ? lierne_spans_create(others, other, mine) : LIERNE_OK;
+    status = status == LIERNE_OK ? also : status;
+    if (status == LIERNE_OK) {
+        status = find_pieces(t, &spans[t->axis], mine ? &others[t->axis] : NULL);
+    }
+    lierne_spans_destroy(spans, layouts[own]->naxes);
+    if (mine) {
+        lierne_spans_destroy(others, other->naxes);
+    }
+    return status;
+}
+
+void lierne_tokens_destroy(lierne_tokens *t) {
+    lierne_locator_destroy(&t->locators[0]);
+    lierne_locator_destroy(&t->locators[1]);
+    lierne_mem_free(t->at);
+    lierne_mem_free(t->first);
+}
+
+/* A layout of the other axes: of this one it has one index, in every cell. */
+static lierne_layout without_axis(const lierne_layout *layout, int axis) {
+    lierne_layout other = *layout;
+    other.packed = NULL;
+    other.shape[axis] = 1;
+    other.ncuts = 0;
+    for (int i = 0; i < layout->ncuts; i++) {
+        if (layout->placements[layout->cuts[i]].axis != axis) {
+            other.cuts[other.ncuts++] = layout->cuts[i];
+        }
+    }
+    return other;
+}
+
+/* What two cells have in common of the other axes. */
+static lierne_status find_columns(lierne_overlaps *columns, const lierne_tokens *t,
+                                  const lierne_cell *const cells[2]) {
+    lierne_boxes boxes[2] = {{0}, {0}};
+    lierne_status status = LIERNE_OK;
+    int naxes = t->locators[0].layout->naxes;
+    for (int s = 0; s < 2 && status == LIERNE_OK; s++) {
+        const lierne_layout layout = without_axis(t->locators[s].layout, t->axis);
+        status = lierne_layout_cell_boxes(&layout, cells[s], &boxes[s], NULL);
+    }
+    if (status == LIERNE_OK) {
+        status = lierne_boxes_intersect(naxes, &boxes[0], &boxes[1], columns);
+    }
+    lierne_mem_free(boxes[0].at);
+    lierne_mem_free(boxes[1].at);
+    return status;
+}
+
+static lierne_status add_boxes(lierne_overlaps *out, const lierne_tokens *t, size_t part,
+                               const lierne_overlaps *columns) {
+    for (size_t i = t->first[part]; i < t->first[part + 1]; i++) {
+        for (size_t c = 0; c < columns->count; c++) {
+            lierne_overlap box = columns->at[c];
+            box.start[t->axis] = t->at[i].start;
+            box.size[t->axis] = t->at[i].size;
+            box.local_a[t->axis] = t->at[i].local[0];
+            box.local_b[t->axis] = t->at[i].local[1];
+            LIERNE_TRY(LIERNE_VEC_PUSH(out, box));
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_tokens_boxes(lierne_overlaps *out, const lierne_tokens *t,
+                                  const lierne_cell *from, const lierne_cell *to) {
+    const lierne_cell *const cells[2] = {from, to};
+    lierne_overlaps columns = {0};
+    size_t part = lierne_locator_part(&t->locators[t->other], cells[t->other]);
+    lierne_status status =
+        t->first[part] < t->first[part + 1] ? find_columns(&columns, t, cells) : LIERNE_OK;
+    if (status == LIERNE_OK) {
+        status = add_boxes(out, t, part, &columns);
+    }
+    lierne_mem_free(columns.at);
+    return status;
+}

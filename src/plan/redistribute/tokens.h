@@ -1,0 +1,36 @@
+/* The tokens of a packed axis that a rank shares with the cells of the other side, found in one
+ * pass over its own: planning costs what the rank has, not that times the number of cells. */
+#ifndef LIERNE_TOKENS_H
+#define LIERNE_TOKENS_H
+
+#include "layout/locator.h"
+
+/* Tokens which one cell of either side has; local: their first row in the buffer of each, 0 where
+ * that is no buffer of this rank. */
+typedef struct lierne_token_piece {
+    int64_t start;
+    int64_t size;
+    int64_t local[2];
+} lierne_token_piece;
+
+typedef struct lierne_tokens {
+    int axis;
+    lierne_locator locators[2]; /* of source and destination */
+    int other;                  /* whose parts the pieces are sorted by */
+    lierne_token_piece *at;     /* those of a part begin at first[part], ascending */
+    size_t *first;
+} lierne_tokens;
+
+/* The axis that a side has packed, if lierne_tokens_create serves both sides; else -1. */
+int lierne_tokens_axis(const lierne_layout *from, const lierne_layout *to);
+/* The pieces of a cell of side `own`; mine: the rank's own cell of the other side, or NULL. To be
+ * destroyed also on failure. */
+lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const layouts[2], int own,
+                                   const lierne_cell *cell, const lierne_cell *mine);
+void lierne_tokens_destroy(lierne_tokens *t);
+/* What the cell has in common with one of the other side, as boxes: of each piece those of the
+ * other axes. Their order is the same for both cells. */
+lierne_status lierne_tokens_boxes(lierne_overlaps *out, const lierne_tokens *t,
+                                  const lierne_cell *from, const lierne_cell *to);
+
+#endif
