@@ -104,7 +104,7 @@ static void many_rounds(const specs *s) {
     lierne_context *context = context_new(0);
     int64_t uid = 0, least, most;
     state before = {0};
-    lierne_context_add_transport(context, &communicators, NULL);
+    lierne_context_add_transport(context, &communicators, NULL, NULL);
     for (int i = 0; i < WARM_UP + ROUNDS; i++) {
         if (i == WARM_UP) {
             before = state_now();
@@ -141,7 +141,7 @@ static void errors(const specs *s) {
     lierne_group_spec spec;
     bool last = test_rank == test_world - 1;
     int64_t uid = 0;
-    lierne_context_add_transport(context, &communicators, NULL);
+    lierne_context_add_transport(context, &communicators, NULL, NULL);
     spec = s->at[0];
     spec.purpose = last ? "e p" : "ep";
     fails_alike(context, &spec, LIERNE_ERR_INVALID, "is 'e p', must be");

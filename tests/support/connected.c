@@ -315,8 +315,8 @@ test_connected *test_connected_attach(lierne_sim *sim, int n, unsigned pairs) {
         lierne_carrier base = context->carriers[0];
         t->ranks[r] = (connected_rank){.world = t, .rank = r, .sim = context->control_self};
         context->ncarriers = 0;
-        lierne_context_add_transport(context, &connected, &t->ranks[r]);
-        lierne_context_add_transport(context, base.transport, base.self);
+        lierne_context_add_transport(context, &connected, &t->ranks[r], NULL);
+        lierne_context_add_transport(context, base.transport, base.self, NULL);
     }
     return t;
 }

@@ -315,9 +315,9 @@ test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs
                                   .sent = test_transport_memory((size_t)n, sizeof(unsigned)),
                                   .received = test_transport_memory((size_t)n, sizeof(unsigned))};
         context->ncarriers = 0;
-        lierne_context_add_transport(context, &exposing, &t->ranks[i]);
-        lierne_context_add_transport(context, &ordered, &t->ranks[i]);
-        lierne_context_add_transport(context, base.transport, base.self);
+        lierne_context_add_transport(context, &exposing, &t->ranks[i], NULL);
+        lierne_context_add_transport(context, &ordered, &t->ranks[i], NULL);
+        lierne_context_add_transport(context, base.transport, base.self, NULL);
         i++;
     }
     return t;

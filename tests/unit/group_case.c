@@ -135,5 +135,5 @@ void group_attach(group_state *s, lierne_context *context) {
     group_rank *r = &s->ranks[context->rank];
     r->shared = s;
     r->rank = context->rank;
-    lierne_context_add_transport(context, &transport, r);
+    lierne_context_add_transport(context, &transport, r, NULL);
 }

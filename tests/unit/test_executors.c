@@ -168,8 +168,8 @@ Test(executors, one_direction_that_needs_both) {
         lierne_context *context = lierne_sim_get_context(sim, r);
         lierne_carrier polled = context->carriers[0];
         context->ncarriers = 0;
-        lierne_context_add_transport(context, &ordered_by_stream, polled.self);
-        lierne_context_add_transport(context, polled.transport, polled.self);
+        lierne_context_add_transport(context, &ordered_by_stream, polled.self, NULL);
+        lierne_context_add_transport(context, polled.transport, polled.self, NULL);
         context->memory = &test_task_memory;
         context->stream_driver = &device;
         cr_assert_eq(plan_bridge(&plans[r], context, 3, true), LIERNE_OK, "%s",

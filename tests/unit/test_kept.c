@@ -38,19 +38,19 @@ Test(kept, blocks_are_used_again_and_freed_with_the_context) {
     cr_assert_eq(live, 3);
     void *second = take(&context, 100000, true);
     cr_assert_neq(second, large, "one that is taken");
-    lierne_context_free_kept(&context, large, true);
-    lierne_context_free_kept(&context, small, true);
-    lierne_context_free_kept(&context, other, false);
+    lierne_context_free_kept(&context, large, true, true);
+    lierne_context_free_kept(&context, small, true, true);
+    lierne_context_free_kept(&context, other, false, true);
     cr_assert_eq(live, 4, "nothing is freed before the end");
     cr_assert_eq(take(&context, 9, true), small, "the smallest that has space");
     cr_assert_eq(take(&context, 99000, true), large);
     cr_assert_eq(take(&context, 100000, false), other, "of its kind");
-    lierne_context_free_kept(&context, large, true);
+    lierne_context_free_kept(&context, large, true, true);
     void *little = take(&context, 11, true), *longer = take(&context, 100001, true);
     cr_assert(little != large && longer != large, "none that is much too large, or too small");
     void *given[] = {second, other, little, longer};
     for (int i = 0; i < 4; i++) {
-        lierne_context_free_kept(&context, given[i], given[i] != other);
+        lierne_context_free_kept(&context, given[i], given[i] != other, true);
     }
     lierne_context_drop_kept(&context);
     cr_assert_eq(live, 1, "what is still used stays");
@@ -61,6 +61,8 @@ Test(kept, nothing_is_kept_where_freeing_does_not_wait) {
     lierne_memory memory;
     lierne_context context = open_kept(&memory, false);
     void *block = take(&context, 10, true);
-    lierne_context_free_kept(&context, block, true);
+    lierne_context_free_kept(&context, block, true, false);
+    cr_assert_eq(live, 1, "a peer may still write there");
+    lierne_context_free_kept(&context, block, true, true);
     cr_assert_eq(live, 0);
 }

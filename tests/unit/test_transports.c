@@ -197,7 +197,7 @@ static void expect_order(const char *const added[4], const char *wanted) {
     char names[80];
     for (int i = 0; i < 4; i++) {
         transports[i] = (lierne_transport){.name = added[i]};
-        lierne_context_add_transport(&context, &transports[i], NULL);
+        lierne_context_add_transport(&context, &transports[i], NULL, NULL);
     }
     lierne_context_list_transports(names, sizeof names, &context);
     cr_assert_str_eq(names, wanted);
@@ -207,6 +207,20 @@ static void expect_order(const char *const added[4], const char *wanted) {
 Test(transports, priorities_order) {
     expect_order((const char *[]){"mpi", "ipc", "shm", "nccl"}, "nccl, ipc, shm, mpi");
     expect_order((const char *[]){"shm", "tests", "ipc", "socket"}, "ipc, shm, tests, socket");
+}
+
+Test(transports, a_fifth_does_not_fit) {
+    static const lierne_transport fifth = {.name = "fifth"};
+    lierne_context context = {.ncarriers = LIERNE_MAX_TRANSPORTS};
+    for (int i = 0; i < LIERNE_MAX_TRANSPORTS; i++) {
+        context.carriers[i].transport = &fifth;
+    }
+    cr_assert_eq(lierne_context_add_transport(&context, &fifth, NULL, NULL),
+                 LIERNE_ERR_UNSUPPORTED);
+    cr_assert_neq(strstr(lierne_error_text(), "has 4 transports (fifth, fifth, fifth, fifth), and "
+                                              "can have at most 4: fifth"),
+                  NULL);
+    cr_assert_eq(context.ncarriers, LIERNE_MAX_TRANSPORTS);
 }
 
 /* Whether all words of a struct are set; a capability has functions and sizes only. */
@@ -247,9 +261,9 @@ Test(transports, tables_are_whole) {
 Test(transports, the_list_orders) {
     lierne_context context = {.rank = 0};
     static const lierne_transport a = {.name = "mpi"}, b = {.name = "sim"}, c = {.name = "self"};
-    lierne_context_add_transport(&context, &a, NULL);
-    lierne_context_add_transport(&context, &b, NULL);
-    lierne_context_add_transport(&context, &c, NULL);
+    lierne_context_add_transport(&context, &a, NULL, NULL);
+    lierne_context_add_transport(&context, &b, NULL, NULL);
+    lierne_context_add_transport(&context, &c, NULL, NULL);
     setenv("LIERNE_TRANSPORTS", "self,mpi", 1);
     cr_assert_eq(lierne_context_select_transports(&context), LIERNE_OK);
     unsetenv("LIERNE_TRANSPORTS");

@@ -196,7 +196,7 @@ static lierne_status epochs_create(lierne_epochs **out, lierne_context *context,
 }
 
 static void epochs_destroy(lierne_epochs *epochs, lierne_context *context) {
-    lierne_context_free_kept(context, epochs, true);
+    lierne_context_free_kept(context, epochs, true, true);
 }
 
 static lierne_status advance(void *stream, uint64_t *epoch) {

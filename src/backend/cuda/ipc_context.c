@@ -163,11 +163,10 @@ static lierne_status open_windows(lierne_context *context, const lierne_ipc_driv
         status = lierne_context_agree_all(context, mine, fields, 1, NULL);
     }
     free_lists(&l);
-    if (status != LIERNE_OK) {
-        return give_up(context, ipc, status);
+    if (status == LIERNE_OK) {
+        status = lierne_context_place_transport(context, &lierne_ipc_transport, ipc);
     }
-    lierne_context_place_transport(context, &lierne_ipc_transport, ipc);
-    return LIERNE_OK;
+    return status == LIERNE_OK ? LIERNE_OK : give_up(context, ipc, status);
 }
 
 /* Whether no two members are on one node. */

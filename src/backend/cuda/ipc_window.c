@@ -4,6 +4,7 @@
  * A window's table of chunks is in the window itself. A peer that is told of a mailbox in a chunk
  * that it does not know reads the table there, so that no call of the control is needed. */
 #include "backend/cuda/ipc_transport.h"
+#include "runtime/memory/memory.h"
 
 #include <string.h>
 
@@ -130,8 +131,9 @@ void lierne_ipc_destroy(lierne_ipc *ipc) {
         return;
     }
     lierne_ipc_leave(ipc);
+    bool now = lierne_lifetime_find(NULL, ipc->left) == LIERNE_LIFETIME_USE;
     for (uint32_t c = 0; c < ipc->head.nchunks; c++) {
-        ipc->driver->free(ipc->chunks[c].at, &ipc->head.handles[c], ipc->left);
+        ipc->driver->free(ipc->chunks[c].at, &ipc->head.handles[c], now);
     }
     if (ipc->words) {
         ipc->driver->free_words(ipc->words);

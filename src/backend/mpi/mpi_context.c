@@ -79,8 +79,8 @@ static lierne_status prepare_state(lierne_context *context, lierne_mpi_state *m,
                                    const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
     context->control = &lierne_mpi_control;
-    lierne_context_add_transport(context, &lierne_shm_transport, NULL);
-    lierne_context_add_transport(context, &lierne_mpi_transport, m)->takes = lierne_mpi_takes();
+    LIERNE_TRY(lierne_context_add_transport(context, &lierne_shm_transport, NULL, NULL));
+    LIERNE_TRY(lierne_context_add_transport(context, &lierne_mpi_transport, m, lierne_mpi_takes()));
     context->control_self = m;
     context->index = m->rank;
     context->members.count = m->world;

@@ -147,15 +147,14 @@ lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *
         status = make_comm(context, n, &id, fields);
         status = status == LIERNE_OK ? open_windows(context, n, &id, fields) : status;
     }
-    if (status != LIERNE_OK) {
-        if (n) {
-            lierne_nccl_end(n);
-            lierne_mem_free(n);
-        }
-        return status;
+    if (status == LIERNE_OK) {
+        status = lierne_context_add_transport(context, &lierne_nccl_transport, n, NULL);
     }
-    lierne_context_add_transport(context, &lierne_nccl_transport, n);
-    return LIERNE_OK;
+    if (status != LIERNE_OK && n) {
+        lierne_nccl_end(n);
+        lierne_mem_free(n);
+    }
+    return status;
 }
 
 lierne_status lierne_nccl_get_summary(char *text, size_t size) {

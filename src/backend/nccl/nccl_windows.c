@@ -5,6 +5,7 @@
  * Only a communicator of lierne's has windows: to register is collective, and one of a caller's
  * may wait in it without a deadline. */
 #include "backend/nccl/nccl_transport.h"
+#include "runtime/memory/memory.h"
 
 #include <stdio.h>
 
@@ -104,11 +105,12 @@ void lierne_nccl_heap_leave(void *self) {
     }
 }
 
-/* Where a stream or a peer may still write, a block was not given back. */
+/* Whoever may still write to a block has not given it back. */
 void lierne_nccl_heap_close(lierne_nccl *n) {
     for (size_t i = 0; i < n->heap.chunks.count; i++) {
         const lierne_heap_chunk *chunk = &n->heap.chunks.at[i];
-        if (!lierne_heap_is_used(&n->heap, chunk)) {
+        bool quiet = !lierne_heap_is_used(&n->heap, chunk);
+        if (lierne_lifetime_find(NULL, quiet) == LIERNE_LIFETIME_USE) {
             n->call.ncclMemFree(chunk->at);
         }
     }

@@ -19,8 +19,8 @@ static lierne_status prepare_state(lierne_context *context, lierne_oob_state *s,
     char host[HOST_SIZE] = "";
     context->control = &lierne_oob_control;
     context->control_self = s;
-    lierne_context_add_transport(context, &lierne_shm_transport, NULL);
-    lierne_context_add_transport(context, transport, s);
+    LIERNE_TRY(lierne_context_add_transport(context, &lierne_shm_transport, NULL, NULL));
+    LIERNE_TRY(lierne_context_add_transport(context, transport, s, NULL));
     context->index = s->rank;
     context->members.count = s->world;
     LIERNE_TRY(lierne_context_fill(context, spec));

@@ -11,7 +11,7 @@ lierne_status lierne_context_create_self(lierne_context **out, const lierne_cont
     LIERNE_TRY(lierne_context_take_spec(spec, given));
     LIERNE_TRY(lierne_alloc(&context, 1, sizeof *context));
     context->control = &lierne_self_control;
-    lierne_context_add_transport(context, &lierne_self_transport, NULL);
+    lierne_context_add_transport(context, &lierne_self_transport, NULL, NULL);
     context->members.count = 1;
     lierne_status status = lierne_context_fill(context, spec);
     if (status == LIERNE_OK) {

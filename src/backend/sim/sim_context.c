@@ -77,7 +77,7 @@ static void close_sim(lierne_sim *sim) {
 static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_spec *spec) {
     sim->last_used = &sim->used;
     sim->common.control = &lierne_sim_control;
-    lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL);
+    lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL, NULL);
     sim->common.members.world = nranks;
     sim->common.owner = &owner;
     const int64_t unique[2] = {(int64_t)(intptr_t)sim, lierne_recorder_nanoseconds()};

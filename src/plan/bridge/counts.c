@@ -21,9 +21,9 @@ static lierne_status alloc_rows(const lierne_bridge_counts *c, int64_t samples, 
     return LIERNE_OK;
 }
 
-static void free_rows(const lierne_bridge_counts *c, int64_t *rows) {
+static void free_rows(const lierne_bridge_counts *c, int64_t *rows, bool quiet) {
     if (rows && c->context->memory->alloc_host) {
-        lierne_context_free_kept(c->context, rows, true);
+        lierne_context_free_kept(c->context, rows, true, quiet);
     } else {
         lierne_mem_free(rows);
     }
@@ -37,9 +37,7 @@ void lierne_bridge_counts_destroy(lierne_bridge_counts *c) {
     lierne_plan_destroy(c->exchange);
     for (int i = 0; i < 2; i++) {
         lierne_route_destroy(c->model[i]);
-        if (quiet) {
-            free_rows(c, c->rows[i]);
-        }
+        free_rows(c, c->rows[i], quiet);
         lierne_mem_free(c->first[i]);
     }
     lierne_mem_free(c);

@@ -41,23 +41,32 @@ static void forget_unused(lierne_context *context, const char *name) {
     }
 }
 
-static lierne_carrier *insert(lierne_context *context, int at, const lierne_transport *transport,
-                              void *self) {
-    forget_unused(context, transport->name);
+static lierne_status insert_carrier(lierne_context *context, int at, lierne_carrier carrier) {
+    if (context->ncarriers == LIERNE_MAX_TRANSPORTS) {
+        char names[80];
+        lierne_context_list_transports(names, sizeof names, context);
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "the context has %d transports (%s), and can have at most %d: %s does "
+                           "not fit",
+                           context->ncarriers, names, LIERNE_MAX_TRANSPORTS,
+                           carrier.transport->name);
+    }
+    forget_unused(context, carrier.transport->name);
     for (int i = context->ncarriers++; i > at; i--) {
         context->carriers[i] = context->carriers[i - 1];
     }
-    context->carriers[at] = (lierne_carrier){.transport = transport, .self = self};
-    return &context->carriers[at];
+    context->carriers[at] = carrier;
+    return LIERNE_OK;
 }
 
-lierne_carrier *lierne_context_add_transport(lierne_context *context,
-                                             const lierne_transport *transport, void *self) {
+lierne_status lierne_context_add_transport(lierne_context *context,
+                                           const lierne_transport *transport, void *self,
+                                           const char *takes) {
     int at = 0, own = priority_of(transport);
     while (at < context->ncarriers && priority_of(context->carriers[at].transport) >= own) {
         at++;
     }
-    return insert(context, at, transport, self);
+    return insert_carrier(context, at, (lierne_carrier){transport, self, takes});
 }
 
 void lierne_context_note_unused(lierne_context *context, const lierne_transport *transport,
@@ -164,17 +173,13 @@ bool lierne_context_allows_transport(const char *name) {
     return !list || !*list || find_in_list(list, name);
 }
 
-bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
-                                    void *self) {
+lierne_status lierne_context_place_transport(lierne_context *context,
+                                             const lierne_transport *transport, void *self) {
     const char *list = getenv("LIERNE_TRANSPORTS");
     const char *own = list && *list ? find_in_list(list, transport->name) : NULL;
     int at = 0;
-    if (!lierne_context_allows_transport(transport->name)) {
-        return false;
-    }
     if (!own) {
-        lierne_context_add_transport(context, transport, self);
-        return true;
+        return lierne_context_add_transport(context, transport, self, NULL);
     }
     while (at < context->ncarriers) {
         const char *other = find_in_list(list, context->carriers[at].transport->name);
@@ -183,8 +188,7 @@ bool lierne_context_place_transport(lierne_context *context, const lierne_transp
         }
         at++;
     }
-    insert(context, at, transport, self);
-    return true;
+    return insert_carrier(context, at, (lierne_carrier){transport, self, NULL});
 }
 
 bool lierne_context_connects(const lierne_context *context) {

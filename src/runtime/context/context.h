@@ -199,14 +199,15 @@ lierne_status lierne_context_write(char **text, const lierne_context *context,
 /* A sign of life of a rank that waits, at most every few milliseconds. */
 LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
 
-/* Adds a transport, at the place that its priority gives it; returns its carrier. */
-LIERNE_PRIVATE lierne_carrier *lierne_context_add_transport(lierne_context *context,
-                                                            const lierne_transport *transport,
-                                                            void *self);
-/* Adds one to a context that has no plans, at the place that LIERNE_TRANSPORTS gives it; by its
- * priority where that is not set. Returns false, and adds nothing, where it names others only. */
-bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
-                                    void *self);
+/* Adds a transport, at the place that its priority gives it. takes: of its carrier. Errors:
+ * UNSUPPORTED (the context has LIERNE_MAX_TRANSPORTS of them). */
+LIERNE_PRIVATE lierne_status lierne_context_add_transport(lierne_context *context,
+                                                          const lierne_transport *transport,
+                                                          void *self, const char *takes);
+/* The same for a context that has no plans, at the place that LIERNE_TRANSPORTS, which allows it,
+ * gives it; by its priority where that is not set. */
+lierne_status lierne_context_place_transport(lierne_context *context,
+                                             const lierne_transport *transport, void *self);
 /* Notes why the context does not use a transport, until it is added; the last reason stays. */
 void lierne_context_note_unused(lierne_context *context, const lierne_transport *transport,
                                 const char *why);
@@ -216,15 +217,16 @@ bool lierne_context_is_unused(lierne_context *context, const lierne_transport *t
 struct lierne_heap;
 struct lierne_heap *lierne_context_heap(const lierne_context *context);
 /* Memory for scratch and staging slots, of the heap where it has space; freed here. Neither waits
- * for a device. */
+ * for a device. quiet, here and below: as of lierne_lifetime_find. */
 lierne_status lierne_context_alloc_scratch(void **out, lierne_context *context, int64_t bytes);
-void lierne_context_free_scratch(lierne_context *context, void *memory);
-/* context_kept.c. Memory of the kind of buffers, or of its alloc_host. If its free waits
- * (memory.h), the context keeps what is freed, uses it again, and frees it at its end (drop_kept).
+void lierne_context_free_scratch(lierne_context *context, void *memory, bool quiet);
+/* context_kept.c. Memory of the kind of buffers, or of its alloc_host. Where it lives as long as
+ * the context, the context uses again what is freed, and frees it at its end (drop_kept).
  * reserve_kept: with the context, so that plans leave nothing on the heap. */
 LIERNE_PRIVATE lierne_status lierne_context_alloc_kept(void **out, lierne_context *context,
                                                        size_t bytes, bool host);
-LIERNE_PRIVATE void lierne_context_free_kept(lierne_context *context, void *memory, bool host);
+LIERNE_PRIVATE void lierne_context_free_kept(lierne_context *context, void *memory, bool host,
+                                             bool quiet);
 LIERNE_PRIVATE lierne_status lierne_context_reserve_kept(lierne_context *context);
 void lierne_context_drop_kept(lierne_context *context);
 /* Adds a chunk to the heap of a transport, which need not be one of the context yet: of the
@@ -352,7 +354,7 @@ lierne_status lierne_context_gave_up(const lierne_context *context, int rank);
 lierne_status lierne_context_peer_alive(const lierne_context *context, int rank);
 LIERNE_PRIVATE lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values,
                                                           size_t n);
-/* Frees a buffer that control messages were sent from. Does nothing if a peer may still read it. */
+/* Frees a buffer that control messages were sent from; never if a peer may still read it. */
 LIERNE_PRIVATE void lierne_context_free_message_memory(const lierne_context *context, void *memory);
 
 #endif

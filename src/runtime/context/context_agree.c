@@ -119,8 +119,9 @@ lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *val
 }
 
 void lierne_context_free_message_memory(const lierne_context *context, void *memory) {
-    if (!context->control->processes ||
-        !context->control->processes->has_pending_buffers(context->control_self)) {
+    const lierne_control_processes *p = context->control->processes;
+    bool quiet = !p || !p->has_pending_buffers(context->control_self);
+    if (lierne_lifetime_find(NULL, quiet) == LIERNE_LIFETIME_USE) {
         lierne_mem_free(memory);
     }
 }

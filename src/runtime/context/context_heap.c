@@ -42,7 +42,7 @@ static void free_outside(lierne_context *context, void *memory) {
     if (context->memory->free_ordered && !is_shared(context)) {
         context->memory->free_ordered(memory, context->own_stream);
     } else {
-        lierne_context_free_kept(context, memory, false);
+        lierne_context_free_kept(context, memory, false, true);
     }
 }
 
@@ -52,8 +52,11 @@ lierne_status lierne_context_alloc_scratch(void **out, lierne_context *context, 
     return *out ? LIERNE_OK : alloc_outside(out, context, bytes);
 }
 
-void lierne_context_free_scratch(lierne_context *context, void *memory) {
+void lierne_context_free_scratch(lierne_context *context, void *memory, bool quiet) {
     lierne_heap *heap = lierne_context_heap(context);
+    if (lierne_lifetime_find(NULL, quiet) == LIERNE_LIFETIME_PROCESS) {
+        return;
+    }
     if (!heap || !lierne_heap_give(heap, memory)) {
         free_outside(context, memory);
     }

@@ -44,9 +44,12 @@ lierne_status lierne_context_alloc_kept(void **out, lierne_context *context, siz
     return LIERNE_OK;
 }
 
-void lierne_context_free_kept(lierne_context *context, void *memory, bool host) {
-    if (!context->memory->free_waits) {
+void lierne_context_free_kept(lierne_context *context, void *memory, bool host, bool quiet) {
+    lierne_lifetime lifetime = lierne_lifetime_find(context->memory, quiet);
+    if (lifetime == LIERNE_LIFETIME_USE) {
         (host ? context->memory->free_host : context->memory->free)(memory);
+    }
+    if (lifetime != LIERNE_LIFETIME_CONTEXT) {
         return;
     }
     for (size_t i = 0; i < context->kept.count; i++) {
@@ -55,11 +58,10 @@ void lierne_context_free_kept(lierne_context *context, void *memory, bool host) 
     }
 }
 
-/* Not what an execution did not give back: a stream or a peer may still use it. */
 void lierne_context_drop_kept(lierne_context *context) {
     for (size_t i = 0; i < context->kept.count; i++) {
         const lierne_kept *k = &context->kept.at[i];
-        if (!k->taken) {
+        if (lierne_lifetime_find(NULL, !k->taken) == LIERNE_LIFETIME_USE) {
             (k->host ? context->memory->free_host : context->memory->free)(k->memory);
         }
     }

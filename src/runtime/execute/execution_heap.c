@@ -12,7 +12,7 @@ static bool is_outside(const lierne_execution *e, const lierne_heap *heap) {
 static void move(lierne_execution *e, lierne_heap *heap) {
     void *memory = is_outside(e, heap) ? lierne_heap_take(heap, e->memory.reserved) : NULL;
     if (memory) {
-        lierne_context_free_scratch(e->context, e->memory.at);
+        lierne_context_free_scratch(e->context, e->memory.at, true);
         e->memory.at = memory;
         e->memory.capacity = e->memory.reserved;
         lierne_execution_place_slots(e);

@@ -125,7 +125,6 @@ static lierne_status exchange_messages(first_messages *m) {
     return await(m);
 }
 
-/* After a failure a stream may still use the memory. */
 static void close_first_messages(first_messages *m, bool quiet) {
     if (m->passed) {
         m->context->stream_driver->event_destroy(m->passed);
@@ -133,8 +132,8 @@ static void close_first_messages(first_messages *m, bool quiet) {
     if (m->batch) {
         m->carrier->transport->batch_destroy(m->batch);
     }
-    if (m->memory && quiet) {
-        lierne_context_free_scratch(m->context, m->memory);
+    if (m->memory) {
+        lierne_context_free_scratch(m->context, m->memory, quiet);
     }
     lierne_mem_free(m->postings);
     lierne_mem_free(m->done);

@@ -282,7 +282,6 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
     return n;
 }
 
-/* Does not free memory that a peer or a stream may still read or write. */
 static void drop_execution(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
     if (lierne_execution_drain(e) != LIERNE_OK) {
@@ -297,11 +296,9 @@ static void drop_execution(lierne_activity *activity) {
     lierne_mem_free(e->messages.at);
     lierne_mem_free(e->phases.at);
     lierne_mem_free(e->pipelines.at);
-    if (quiet || e->memory.reserved == 0) {
-        lierne_context_free_scratch(e->context, e->memory.at);
-    }
-    if (quiet && e->host.at) {
-        lierne_context_free_kept(e->context, e->host.at, true);
+    lierne_context_free_scratch(e->context, e->memory.at, quiet || e->memory.reserved == 0);
+    if (e->host.at) {
+        lierne_context_free_kept(e->context, e->host.at, true, quiet);
     }
     lierne_shared_output_destroy(e->output, quiet);
     lierne_mem_free(e->flight.waiting);
@@ -343,10 +340,10 @@ lierne_spare lierne_execution_take_spare(lierne_execution *e) {
 
 void lierne_spare_free(lierne_context *context, lierne_spare *spare) {
     if (spare->memory) {
-        lierne_context_free_scratch(context, spare->memory);
+        lierne_context_free_scratch(context, spare->memory, true);
     }
     if (spare->host_memory) {
-        lierne_context_free_kept(context, spare->host_memory, true);
+        lierne_context_free_kept(context, spare->host_memory, true, true);
     }
     *spare = (lierne_spare){0};
 }

@@ -180,9 +180,10 @@ void lierne_shared_output_destroy(lierne_shared_output *o, bool quiet) {
     if (!o) {
         return;
     }
-    if (quiet && !o->shares) {
+    bool now = lierne_lifetime_find(NULL, quiet) == LIERNE_LIFETIME_USE;
+    if (now && !o->shares) {
         lierne_mem_free(o->memory);
-    } else if (quiet && o->shared) {
+    } else if (now && o->shared) {
         o->shares->close(o->shared);
     }
     lierne_mem_free(o->ranks);

@@ -23,7 +23,7 @@ lierne_status lierne_shared_outputs_connect(lierne_context *context,
 void *lierne_shared_output_get(const lierne_shared_output *o, size_t call);
 /* Whether n bytes overlap with it. */
 bool lierne_shared_output_overlaps(const lierne_shared_output *o, const void *data, size_t n);
-/* quiet: nothing may be written there any more; else its memory stays. NULL is allowed. */
+/* quiet: as of lierne_lifetime_find. NULL is allowed. */
 void lierne_shared_output_destroy(lierne_shared_output *o, bool quiet);
 
 #endif

@@ -8,6 +8,13 @@ static lierne_status alloc_host(void **out, size_t bytes) {
     return LIERNE_OK;
 }
 
+lierne_lifetime lierne_lifetime_find(const lierne_memory *kind, bool quiet) {
+    if (!quiet) {
+        return LIERNE_LIFETIME_PROCESS;
+    }
+    return kind && kind->free_waits ? LIERNE_LIFETIME_CONTEXT : LIERNE_LIFETIME_USE;
+}
+
 const lierne_memory lierne_host_memory = {
     .name = "host",
     .alloc = alloc_host,

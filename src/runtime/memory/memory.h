@@ -49,4 +49,15 @@ typedef struct lierne_memory {
 
 extern const lierne_memory lierne_host_memory;
 
+/* When memory that peers or streams reach is freed. */
+typedef enum lierne_lifetime {
+    LIERNE_LIFETIME_USE,     /* with its last use */
+    LIERNE_LIFETIME_CONTEXT, /* with the context, which uses it again until then */
+    LIERNE_LIFETIME_PROCESS, /* never */
+} lierne_lifetime;
+/* All that the library allocates and peers or streams reach is freed as this says. quiet: none of
+ * them may still read or write it; unset after an error, and of a dead context whose peers have not
+ * said that they left. kind: whose free would be called; NULL: one that does not wait. */
+LIERNE_PRIVATE lierne_lifetime lierne_lifetime_find(const lierne_memory *kind, bool quiet);
+
 #endif

@@ -194,19 +194,19 @@ static lierne_status drain_stream(lierne_window *w) {
                                        w->context->rank, (unsigned long)w->round, most);
 }
 
-/* What a stream may still use stays. */
 static void destroy_memory(lierne_window *w, bool quiet) {
     if (w->watched.listed) {
         lierne_watchdog_enter(w->context->watchdog);
         lierne_watchdog_remove(w->context->watchdog, &w->watched);
         lierne_watchdog_leave(w->context->watchdog);
     }
-    if (quiet && w->epochs) {
+    bool now = lierne_lifetime_find(NULL, quiet) == LIERNE_LIFETIME_USE;
+    if (now && w->epochs) {
         driver_of(w)->epochs_destroy(w->epochs, w->context);
     }
-    if (quiet && w->n == 1 && w->at && w->at[0]) {
+    if (now && w->n == 1 && w->at && w->at[0]) {
         w->context->memory->free(w->at[0]);
-    } else if (quiet && w->n > 1 && w->at && w->at[w->place]) {
+    } else if (now && w->n > 1 && w->at && w->at[w->place]) {
         rounds_of(w)->free(w->carrier->self, &w->name);
     }
 }
