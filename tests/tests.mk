@@ -1,5 +1,5 @@
-# The test programs. A program is a C file with a main, built at its own path: tests/mpi/bridge.c becomes
-# build/tests/mpi/bridge. All other files of its folder are parts: programs take what they call from an
+# The test programs. A program is a C file with a main, built at its own path: tests/mpi/train.c becomes
+# build/tests/mpi/train. All other files of its folder are parts: programs take what they call from an
 # archive of them. A new file needs no line here.
 mains    := $(shell grep -l '^int main\>' /dev/null $(wildcard tests/*.c tests/*/*.c tests/*/*/*.c))
 programs  = $(patsubst %.c,$(B)/%,$(filter $(wildcard $(1)),$(mains)))
@@ -41,10 +41,10 @@ $(B)/tests/mpi/timeout: private WRAPS += $(call wraps,now)
 mpi-tests: $(MPI_TESTS)
 
 # Those that also run without MPI, on ranks of a node, with what tests/launched/mpi.h has of it.
-LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update \
+LAUNCHED := $(addprefix $(B)/tests/launched/,golden sparse halos redistribute shared_output members update \
 	layers general inflight steps known_answer)
 LAUNCHED_PARTS := $(B)/launched/parts.a
-$(LAUNCHED_PARTS): $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal))
+$(LAUNCHED_PARTS): $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows graphs crystal))
 	$(ARCHIVE)
 $(LAUNCHED): $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(LAUNCHED_PARTS) $(PARTS) $(LIB)
 	$(LINK)
@@ -66,7 +66,7 @@ $(NCCL_TESTS): private WRAPS := $(call wraps,nccl_load)
 
 # On a device: programs of their own, and those of launched and mpi.
 GPU_TESTS := $(if $(CUDA_SRC),$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
-GPU_LAUNCHED_NAMES := golden bridge sparse halos general members update layers inflight known_answer
+GPU_LAUNCHED_NAMES := golden sparse halos general members update layers inflight known_answer
 GPU_LAUNCHED := $(if $(CUDA_SRC),$(addprefix $(B)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES)))
 GPU_MPI  := $(if $(CUDA_SRC),$(if $(HAVE_MPI),$(addprefix $(B)/tests/gpu/mpi/,golden sparse general update)))
 GPU_LIBS := $(CUDART) -ldl -lrt

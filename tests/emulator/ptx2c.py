@@ -26,6 +26,18 @@ def split(text):
     return [part.strip() for part in re.split(r",(?![^{]*\})", text)] if text.strip() else []
 
 
+def joined(statements):
+    """Lines of as many statements as fit; a label begins one, a jump ends one."""
+    lines, open_line = [], False
+    for statement in statements:
+        if open_line and not statement.endswith(":;") and len(lines[-1]) + len(statement) < 110:
+            lines[-1] += " " + statement
+        else:
+            lines.append(statement)
+        open_line = not re.search(r"\b(goto|return)\b", statement)
+    return lines
+
+
 class Function:
     """An entry: its parameters, and the C statements of its body."""
 
@@ -190,8 +202,8 @@ class Function:
     def text(self):
         spans = ", ".join(f"{{{at}, {size}}}" for at, size in self.parameters)
         return "\n".join([f"static void {self.name}(emulator_thread *t) {{",
-                          *(self.resumption() if self.meets else self.declarations()),
-                          *self.lines, "}",
+                          *joined([*(self.resumption() if self.meets else self.declarations()),
+                                   *self.lines]), "}",
                           f"static const emulator_span {self.name}_spans[] = {{{spans}}};", ""])
 
 

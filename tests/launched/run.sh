@@ -51,7 +51,7 @@ for run in "4 golden" "3 sparse" "3 general" "3 redistribute"; do
     LIERNE_TEST_NODE_RANKS=2 launch $run
 done
 # Windows of a device that is played (tests/support/ipc.h).
-for run in "4 golden" "2 bridge" "4 sparse" "4 halos" "4 general" "8 members" "4 update" \
+for run in "4 golden" "4 sparse" "4 halos" "4 general" "8 members" "4 update" \
     "4 layers" "4 inflight" "4 known_answer"; do
     # shellcheck disable=SC2086
     LIERNE_TEST_EXECUTOR=ipc launch $run

@@ -83,10 +83,6 @@ static double fold(lierne_dtype dtype, lierne_reduction op, double a, double b) 
     return (op == LIERNE_REDUCTION_MAX) == (a > b) ? a : b;
 }
 
-double shape_add(const shape *s, double a, double b) {
-    return stored(s->dtype, fold(s->dtype, LIERNE_REDUCTION_SUM, a, b));
-}
-
 double shape_cell(const shape *s, array a, int rank, int64_t row, int64_t col) {
     uint64_t m = mix(mix(s->seed + (uint64_t)a * 1000003 + (uint64_t)rank * 10007) +
                      (uint64_t)row * 131 + (uint64_t)col);

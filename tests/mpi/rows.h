@@ -4,7 +4,6 @@
 #ifndef TESTS_MPI_ROWS_H
 #define TESTS_MPI_ROWS_H
 
-#include "lierne/halo.h"
 #include "mpi/common.h"
 
 #define ROWS_WORLD 8 /* most ranks */
@@ -25,9 +24,6 @@ shape shape_random(uint64_t seed, bool exact);
 typedef enum array { VALUES = 1, GRADIENTS = 2, BEFORE = 3, NOTHING = 0 } array;
 /* The value of an element of an array of a rank. */
 double shape_cell(const shape *s, array a, int rank, int64_t row, int64_t col);
-
-/* The sum of two values, as an element keeps it. */
-double shape_add(const shape *s, double a, double b);
 
 /* A buffer of rows with poison between and behind them. */
 typedef struct buffer {
@@ -79,23 +75,5 @@ void forest_reduce(const forest *f, const shape *s, lierne_reduction op, array b
  * their own. Collective. */
 void forest_check(lierne_plan *plan, const forest *f, const shape *s, bool accumulate,
                   bool transposed, const char *what);
-
-/* The swaps of all ranks. Everything that they point to is owned. */
-typedef struct swaps {
-    int world;
-    lierne_halo_spec rank[ROWS_WORLD];
-} swaps;
-/* Random swaps between random ranks: empty ranks, lists of any rows that are there, several times.
- */
-void swaps_random(swaps *all, int world, uint64_t seed);
-/* Every rank's, from each rank's own. Collective. */
-void swaps_gather(swaps *all, const lierne_halo_spec *own);
-void swaps_free(swaps *all);
-/* Labels sent through the swaps. */
-void swaps_forest(const swaps *all, forest *out);
-/* What the rows of a rank become of the GRADIENTS of all rows. */
-void swaps_adjoint(const swaps *all, const shape *s, bool keep_ghosts, int rank, double *rows);
-/* Without the rows that are not kept. */
-void swaps_restrict(const swaps *all, uint8_t *const *keep, swaps *out);
 
 #endif

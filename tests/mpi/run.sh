@@ -58,14 +58,14 @@ for program in "$build"/tests/mpi/*; do
     name=$(basename "$program")
     [ "$name" = peers ] && continue # for tests/cli/test_death.sh
     case ${LIERNE_TEST_CONTEXTS:-} in
-    oob) case $name in golden | bridge | sparse | redistribute | members | update | shared_output) ;; *) continue ;; esac ;;
+    oob) case $name in golden | general | sparse | redistribute | members | update | shared_output) ;; *) continue ;; esac ;;
     esac
     for n in $(sizes "$name"); do
         launch "$n" "$name"
     done
 done
 if [ -n "${LIERNE_TEST_CONTEXTS:-}" ]; then # functions of a caller instead of MPI (contexts.c)
-    for run in "4 golden" "3 sparse" "3 redistribute" "3 bridge"; do
+    for run in "4 golden" "3 sparse" "3 redistribute" "3 general"; do
         LIERNE_TRANSPORTS=oob launch $run
         LIERNE_TEST_NODE_RANKS=2 launch $run
     done
@@ -89,7 +89,7 @@ launch 4 schedule threads
 launch 4 shared_output pairs
 # Over MPI alone, and with messages that it moves piece by piece, by both ends.
 export LIERNE_TRANSPORTS=mpi
-for run in "4 bridge" "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" \
+for run in "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" \
     "3 shared_output" "3 rounds" "4 schedule" "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
     launch $run
 done

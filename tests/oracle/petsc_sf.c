@@ -2,6 +2,7 @@
  * PetscSFBcast, adjoint against PetscSFReduce with MPI_SUM, reductions against MPI_MAX and MPI_MIN.
  * On integers in doubles, so that all must be equal. Built and run by tests/cli/test_petsc.sh. */
 #include "mpi/rows.h"
+#include "unit/halo_case.h"
 
 #include <petscsf.h>
 #include <stdlib.h>
@@ -99,15 +100,36 @@ static buffer ghosts_of(const buffer *whole, int64_t nlocal, size_t row) {
                     .at = whole->at + (size_t)nlocal * row};
 }
 
+/* The roots of ghosts: labels that the model sends through the swaps. */
+static void find_roots(const halo_case *c, forest *out) {
+    static halo_values label;
+    *out = (forest){.world = c->world};
+    for (int r = 0; r < c->world; r++) {
+        for (int64_t i = 0; i < c->spec[r].nlocal; i++) {
+            label[r][i][0] = r, label[r][i][1] = (double)i;
+        }
+    }
+    halo_model_forward(c, label);
+    for (int r = 0; r < c->world; r++) {
+        out->nowned[r] = c->spec[r].nlocal;
+        out->nghosts[r] = c->spec[r].nghost;
+        out->ghosts[r] = malloc(((size_t)out->nghosts[r] + 1) * sizeof(root));
+        for (int64_t k = 0; k < out->nghosts[r]; k++) {
+            const double *at = label[r][out->nowned[r] + k];
+            out->ghosts[r][k] = (root){(int)at[0], (int64_t)at[1]};
+        }
+    }
+}
+
 /* Swaps, hop by hop, against a star in which every ghost comes from its root. */
 static void run_swaps(lierne_context *context, uint64_t seed) {
-    swaps all;
+    static halo_case all;
     forest f;
     lierne_plan *plan = NULL;
     shape s = {.dtype = LIERNE_DTYPE_F64, .width = 1, .stride = 1, .exact = true, .seed = seed};
-    swaps_random(&all, test_world, seed);
-    swaps_forest(&all, &f);
-    lierne_halo_spec spec = all.rank[test_rank];
+    halo_case_random(&all, test_world, seed);
+    find_roots(&all, &f);
+    lierne_halo_spec spec = all.spec[test_rank];
     spec.dtype = s.dtype, spec.width = s.width;
     int64_t nlocal = spec.nlocal, nrows = spec.nlocal + spec.nghost;
     PetscSF star = star_new(&f);
@@ -132,7 +154,6 @@ static void run_swaps(lierne_context *context, uint64_t seed) {
     PETSC(PetscSFDestroy(&star));
     lierne_plan_destroy(plan);
     forest_free(&f);
-    swaps_free(&all);
 }
 
 int main(int argc, char **argv) {

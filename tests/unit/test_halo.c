@@ -3,127 +3,31 @@
 
 #include "base/base.h"
 #include "numbers.h"
-#include "unit/halo_case.h"
+#include "unit/halo_trial.h"
 #include "unit/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { POISON = 0x5a, ROOM = HALO_ROWS * 8 * 8, HALO_VALUES = HALO_WORLD * HALO_ROWS * HALO_WIDTH };
-
-/* A world's swaps, its values, and the expected results. */
-typedef struct trial {
-    halo_case swaps;
-    lierne_dtype dtype;
-    int64_t stride;
-    bool keep;
-    bool flat; /* runs the flattened plan */
-    halo_values input[2];
-    halo_values expected[2]; /* forward, adjoint */
-    int bad[HALO_WORLD];
-    const char *why[HALO_WORLD];
-} trial;
-
-static void note(trial *t, int rank, bool good, const char *why) {
-    if (!good && !t->bad[rank]) {
-        t->bad[rank] = 1;
-        t->why[rank] = why;
-    }
-}
-
-/* The rows of a rank in its buffer, with poison between and after them. */
-static void lay(const trial *t, int rank, const halo_values values, void *buffer) {
-    int64_t stride = t->stride ? t->stride : HALO_WIDTH;
-    memset(buffer, POISON, ROOM);
-    for (int64_t i = 0; i < halo_case_rows(&t->swaps, rank); i++) {
-        for (int64_t e = 0; e < HALO_WIDTH; e++) {
-            number_put(t->dtype, buffer, i * stride + e, values[rank][i][e]);
-        }
-    }
-}
-
-static lierne_status run(lierne_plan *plan, int d, void *out, const void *in) {
-    return d == LIERNE_DIRECTION_FORWARD ? lierne_plan_forward(plan, out, in, NULL)
-                                         : lierne_plan_adjoint(plan, out, in, NULL);
-}
-
-static void check_direction(trial *t, int rank, lierne_plan *plan, int d) {
-    static _Thread_local unsigned char in[ROOM], copy[ROOM], out[ROOM], wanted[ROOM];
-    lay(t, rank, t->input[d], in);
-    lay(t, rank, t->expected[d], wanted);
-    memcpy(copy, in, ROOM);
-    for (int again = 0; again < 2; again++) {
-        memset(out, POISON, ROOM);
-        note(t, rank, run(plan, d, out, in) == LIERNE_OK, "it fails");
-        note(t, rank, memcmp(out, wanted, ROOM) == 0, d ? "adjoint" : "forward");
-        note(t, rank, memcmp(in, copy, ROOM) == 0, "in is written");
-    }
-    note(t, rank, run(plan, d, in, in) == LIERNE_OK, "it fails in place");
-    note(t, rank, memcmp(in, wanted, ROOM) == 0, d ? "adjoint in place" : "forward in place");
-}
-
-static lierne_halo_spec spec_of(const trial *t, int rank) {
-    lierne_halo_spec spec = t->swaps.spec[rank];
-    spec.dtype = t->dtype;
-    spec.stride = t->stride;
-    spec.keep_ghosts = t->keep;
-    return spec;
-}
-
-static lierne_status plan_of(const trial *t, lierne_context *context, lierne_plan **plan) {
-    lierne_halo_spec spec = spec_of(t, lierne_context_get_rank(context));
-    lierne_plan *flat;
-    LIERNE_TRY(lierne_plan_create_halo(plan, context, &spec));
-    if (t->flat) {
-        lierne_status status = lierne_plan_create_flattened(&flat, *plan, 0);
-        lierne_plan_destroy(*plan);
-        *plan = flat;
-        return status;
-    }
-    return LIERNE_OK;
-}
+enum { HALO_VALUES = HALO_WORLD * HALO_ROWS * HALO_WIDTH };
 
 static void compare(lierne_context *context, void *shared) {
-    trial *t = shared;
-    int rank = lierne_context_get_rank(context);
-    lierne_plan *plan;
-    lierne_status status = plan_of(t, context, &plan);
-    note(t, rank, status == LIERNE_OK, "no plan");
-    if (status == LIERNE_OK) {
-        note(t, rank, lierne_plan_check((const lierne_plan *const *)&plan, 1) == LIERNE_OK,
-             "check");
-        check_direction(t, rank, plan, LIERNE_DIRECTION_FORWARD);
-        check_direction(t, rank, plan, LIERNE_DIRECTION_ADJOINT);
-        lierne_plan_destroy(plan);
-    }
+    halo_trial_check(shared, context);
 }
 
-/* Integers of at most `most` in every row: what a forward reads, and what an adjoint does. */
-static void fill_integers(trial *t, uint64_t seed, uint64_t most) {
-    for (uint64_t d = 0; d < 2; d++) {
-        double *values = &t->input[d][0][0][0];
-        for (uint64_t i = 0; i < HALO_VALUES; i++) {
-            double x = (double)halo_case_pick(seed, 1000 + d, i, 2 * most + 1);
-            values[i] = t->dtype == LIERNE_DTYPE_U8 ? x : x - (double)most;
-        }
-    }
+static void overlap(lierne_context *context, void *shared) {
+    halo_trial_overlap(shared, context);
 }
 
-static void work_out(trial *t) {
-    memcpy(t->expected, t->input, sizeof t->expected);
-    halo_model_forward(&t->swaps, t->expected[LIERNE_DIRECTION_FORWARD]);
-    halo_model_adjoint(&t->swaps, t->expected[LIERNE_DIRECTION_ADJOINT], t->dtype, t->keep);
-}
-
-static trial *trial_new(void) {
-    trial *t = calloc(1, sizeof *t);
+static halo_trial *trial_new(void) {
+    halo_trial *t = calloc(1, sizeof *t);
     cr_assert(t);
     return t;
 }
 
-static void check_trial(trial *t, uint64_t seed) {
+static void check_trial(halo_trial *t, uint64_t seed) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
-    work_out(t);
+    halo_trial_work_out(t);
     ranks_run(t->swaps.world, &spec, compare, t);
     for (int r = 0; r < t->swaps.world; r++) {
         cr_assert(!t->bad[r], "seed %llu, rank %d of %d: %s", (unsigned long long)seed, r,
@@ -132,26 +36,26 @@ static void check_trial(trial *t, uint64_t seed) {
 }
 
 Test(halo, random_swaps_do_what_the_model_does) {
-    trial *t = trial_new();
+    halo_trial *t = trial_new();
     for (uint64_t seed = 0; seed < 64; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = LIERNE_DTYPE_I64;
         t->stride = seed % 3 ? HALO_WIDTH + (int64_t)(seed % 3) : 0;
         t->keep = seed % 5 == 4;
-        fill_integers(t, seed, 1000);
+        halo_trial_fill(t, seed, 1000);
         check_trial(t, seed);
     }
     free(t);
 }
 
 Test(halo, every_dtype) {
-    trial *t = trial_new();
+    halo_trial *t = trial_new();
     for (int dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_U8; dtype++) {
         for (uint64_t seed = 100; seed < 104; seed++) {
             halo_case_random(&t->swaps, 1 + (int)(seed % 4), seed);
             t->dtype = (lierne_dtype)dtype;
             t->stride = HALO_WIDTH + 1;
-            fill_integers(t, seed, 1);
+            halo_trial_fill(t, seed, 1);
             check_trial(t, seed);
         }
     }
@@ -161,12 +65,12 @@ Test(halo, every_dtype) {
 /* Float sums have the bits of the model's order, and bf16 is rounded at each addition. */
 Test(halo, bits_of_sums_are_those_of_the_order_of_swaps) {
     static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16};
-    trial *t = trial_new();
+    halo_trial *t = trial_new();
     for (uint64_t seed = 200; seed < 224; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = dtypes[seed % 3];
         t->stride = 0;
-        fill_integers(t, seed, t->dtype == LIERNE_DTYPE_BF16 ? 127 : 1 << 20);
+        halo_trial_fill(t, seed, t->dtype == LIERNE_DTYPE_BF16 ? 127 : 1 << 20);
         double *values = &t->input[LIERNE_DIRECTION_ADJOINT][0][0][0];
         for (int64_t i = 0; i < HALO_VALUES && t->dtype != LIERNE_DTYPE_BF16; i++) {
             values[i] =
@@ -178,13 +82,13 @@ Test(halo, bits_of_sums_are_those_of_the_order_of_swaps) {
 }
 
 Test(halo, flattened_plans_give_the_same) {
-    trial *t = trial_new();
+    halo_trial *t = trial_new();
     t->flat = true;
     for (uint64_t seed = 300; seed < 332; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = LIERNE_DTYPE_I64;
         t->stride = seed % 2 ? HALO_WIDTH + 2 : 0;
-        fill_integers(t, seed, 1000);
+        halo_trial_fill(t, seed, 1000);
         check_trial(t, seed);
     }
     free(t);
@@ -305,7 +209,7 @@ static void stay(lierne_context *context, void *shared) {
     for (int p = 0; p < 2; p++) {
         for (int d = 0; d < 2; d++) {
             out[0] = out[1] = last[0] = last[1] = 9;
-            bad[rank] |= run(plans[p], d, out, in) != LIERNE_OK;
+            bad[rank] |= halo_trial_run(plans[p], d, out, in) != LIERNE_OK;
             bad[rank] |= out[0] != 1 || out[1] != 2 || out[2] != 9 || out[5] != 9;
             bad[rank] |= last[0] != (rank ? 3 : 1) || last[1] != (rank ? 4 : 2);
         }
@@ -331,12 +235,12 @@ static double dot(double a[][HALO_WIDTH], double b[][HALO_WIDTH], int64_t rows) 
 
 /* <F x, y> == <x, F* y> over all ranks: the forward reads owned rows and writes all rows. */
 Test(halo, adjoint_is_the_transpose) {
-    trial *t = trial_new();
+    halo_trial *t = trial_new();
     for (uint64_t seed = 400; seed < 416; seed++) {
         double left = 0, right = 0;
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = LIERNE_DTYPE_I64;
-        fill_integers(t, seed, 1000);
+        halo_trial_fill(t, seed, 1000);
         check_trial(t, seed); /* the expected values are what the library computes */
         for (int r = 0; r < t->swaps.world; r++) {
             int64_t rows = halo_case_rows(&t->swaps, r), owned = t->swaps.spec[r].nlocal;
@@ -350,43 +254,13 @@ Test(halo, adjoint_is_the_transpose) {
     free(t);
 }
 
-/* Two requests in flight, ended in the other order. */
-static void overlap(lierne_context *context, void *shared) {
-    static _Thread_local unsigned char in[2][ROOM], out[2][ROOM], wanted[ROOM];
-    trial *t = shared;
-    int rank = lierne_context_get_rank(context);
-    lierne_halo_spec spec = spec_of(t, rank);
-    lierne_request *requests[2], *third;
-    lierne_plan *plan;
-    spec.max_inflight = 2;
-    if (lierne_plan_create_halo(&plan, context, &spec) != LIERNE_OK) {
-        note(t, rank, false, "no plan");
-        return;
-    }
-    lay(t, rank, t->expected[LIERNE_DIRECTION_FORWARD], wanted);
-    for (int i = 0; i < 2; i++) {
-        lay(t, rank, t->input[LIERNE_DIRECTION_FORWARD], in[i]);
-        memset(out[i], POISON, ROOM);
-        note(t, rank,
-             lierne_plan_forward_begin(&requests[i], plan, out[i], in[i], NULL) == LIERNE_OK,
-             "begin");
-    }
-    note(t, rank, lierne_plan_forward_begin(&third, plan, out[0], in[0], NULL) == LIERNE_ERR_BUSY,
-         "busy");
-    for (int i = 1; i >= 0; i--) {
-        note(t, rank, lierne_request_end(requests[i]) == LIERNE_OK, "end");
-        note(t, rank, memcmp(out[i], wanted, ROOM) == 0, "forward");
-    }
-    lierne_plan_destroy(plan);
-}
-
 Test(halo, requests_overlap) {
-    trial *t = trial_new();
+    halo_trial *t = trial_new();
     for (uint64_t seed = 500; seed < 508; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = LIERNE_DTYPE_I64;
-        fill_integers(t, seed, 1000);
-        work_out(t);
+        halo_trial_fill(t, seed, 1000);
+        halo_trial_work_out(t);
         ranks_run(t->swaps.world, NULL, overlap, t);
         for (int r = 0; r < t->swaps.world; r++) {
             cr_assert(!t->bad[r], "rank %d: %s", r, t->why[r]);

@@ -43,7 +43,6 @@ done
 for program in halos update layers inflight known_answer; do
     launch cuda 4 $program
 done
-launch cuda 2 bridge
 launch cuda 8 members
 LIERNE_TRANSPORTS=socket launch cuda 3 general
 LIERNE_TEST_NODE_RANKS=2 launch cuda 4 golden
