@@ -74,6 +74,16 @@ verdict $? "functions are named create and destroy"
 grep -qE "$verbs" <<<lierne_plan_free
 verdict $? "a function named otherwise is found"
 
+# Each function has a user besides the tests: an example, the command, the package or a page.
+users() { # users PLACE...
+    comm -23 <(echo "$functions") <(grep -rhoE --exclude=CHANGELOG.md '\<lierne_[a-z0-9_]+' "$@" | sort -u)
+}
+unused=$(users examples src/tool src/python/lierne docs README.md)
+[ -z "$unused" ]
+verdict $? "functions without a user: $unused"
+[ -n "$(users examples src/tool)" ]
+verdict $? "a function without a user is found"
+
 # One version. That of the .pc files and of the command is compared where they are installed.
 version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/lierne/status.h)
 numbers=$(printf '#include <lierne/status.h>\nLIERNE_VERSION_MAJOR.LIERNE_VERSION_MINOR.LIERNE_VERSION_PATCH\n' |

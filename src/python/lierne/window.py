@@ -24,8 +24,8 @@ class Window:
         self._numpy = numpy_dtype(self.dtype)
         if min(self.shape, default=1) < 1:
             raise ValueError(f"shape is {shape}, must have elements")
-        self._nbytes = int(np.prod(self.shape, dtype=np.int64)) * self._numpy.itemsize
-        spec = Spec("lierne_window_spec", bytes=self._nbytes)
+        nbytes = int(np.prod(self.shape, dtype=np.int64)) * self._numpy.itemsize
+        spec = Spec("lierne_window_spec", bytes=nbytes)
         self.context, self._handle = context, None
         out = ffi.new("lierne_window **")
         context._call(lib.lierne_window_create, out, handle(context, "context"), spec.at)
@@ -59,7 +59,8 @@ class Window:
         if not address:
             raise RuntimeError(f"no buffer is {what} now: " + (
                 "a round ends with wait()" if what == "writable" else "call notify() and wait() first"))
-        block = self.context._export(int(ffi.cast("uintptr_t", address)), self._nbytes, self)
+        nbytes = lib.lierne_window_get_bytes(self._handle)
+        block = self.context._export(int(ffi.cast("uintptr_t", address)), nbytes, self)
         view = memoryview(block) if what == "writable" else memoryview(block).toreadonly()
         return np.frombuffer(view, self._numpy).reshape(self.shape)
 
