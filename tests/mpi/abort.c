@@ -29,9 +29,8 @@ static setup open_setup(void) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     setup s = {.in = test_buffer(ROW * sizeof(float)),
                .out = test_buffer((size_t)(ROW * test_world) * sizeof(float))};
-    CHECK(lierne_context_create_mpi(&s.context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
-    CHECK(plan_all(&s.plan, s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&s.context, MPI_COMM_WORLD, &spec));
+    CHECK_OK(plan_all(&s.plan, s.context));
     for (int i = 0; i < ROW; i++) {
         s.in[i] = (float)(ROW * test_rank + i + 1);
     }
@@ -41,8 +40,7 @@ static setup open_setup(void) {
 static void works(setup *s) {
     int wrong = 0;
     memset(s->out, 0xa5, (size_t)(ROW * test_world) * sizeof *s->out);
-    CHECK(lierne_plan_forward(s->plan, s->out, s->in, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_forward(s->plan, s->out, s->in, NULL));
     for (int i = 0; i < ROW * test_world; i++) {
         wrong += s->out[i] != (float)(i + 1);
     }
@@ -101,7 +99,7 @@ static void aborts(int who, waiting where) {
     CHECK(status == LIERNE_ERR_INVALID, "%s: %s", lierne_status_name(status), lierne_last_error());
     CHECK(strstr(lierne_last_error(), "in is NULL") != NULL, "%s", lierne_last_error());
     CHECK(MPI_Wtime() - start < PATIENT / 2, "not before %g s", MPI_Wtime() - start);
-    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(s.context));
 }
 
 /* This rank's plan with the next one; the other ranks' plans are made, too. */
@@ -115,8 +113,7 @@ static lierne_plan *plan_with_next(lierne_context *context) {
                                        .ranks = ranks,
                                        .nranks = 2};
         lierne_plan *plan;
-        CHECK(lierne_plan_create_all_reduce(&plan, context, &spec) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_create_all_reduce(&plan, context, &spec));
         own = first == test_rank ? plan : own;
     }
     return own;
@@ -147,7 +144,7 @@ static void passes_on(void) {
     if (test_rank > 0) {
         MPI_Send(NULL, 0, MPI_BYTE, test_rank - 1, 0, MPI_COMM_WORLD);
     }
-    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(s.context));
 }
 
 /* A rank destroys its context while the others go on: who calls later learns it at once, where
@@ -158,7 +155,7 @@ static void leaves_alone(void) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (test_rank == test_world - 1) {
         test_hurry(s.context, 0.3);
-        CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_destroy_all(s.context));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (test_rank < test_world - 1) {
@@ -169,7 +166,7 @@ static void leaves_alone(void) {
         CHECK(strstr(lierne_last_error(), "has destroyed its context") != NULL, "%s",
               lierne_last_error());
         CHECK(MPI_Wtime() - start < PATIENT / 2, "not before %g s", MPI_Wtime() - start);
-        CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_destroy_all(s.context));
     }
 }
 
@@ -182,7 +179,7 @@ static void arguments(void) {
     works(&s);
     CHECK(lierne_context_destroy(s.context) == LIERNE_ERR_INVALID, "under its plan");
     CHECK(strstr(lierne_last_error(), "lierne_context_destroy_all") != NULL, "no remedy");
-    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(s.context));
     CHECK(lierne_context_destroy_all(NULL) == LIERNE_OK, "NULL");
 }
 
@@ -214,9 +211,9 @@ static void destroys_all(void) {
     CHECK(lierne_group_create(&group, s.context, &group_spec) == LIERNE_OK, "group");
     CHECK(lierne_plan_forward_begin(&request, s.plan, s.out, s.in, NULL) == LIERNE_OK, "begin");
     CHECK(lierne_context_destroy_all(s.context) == LIERNE_ERR_BUSY, "with a request in flight");
-    CHECK(lierne_request_end(request) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_request_end(request));
     works(&s);
-    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(s.context));
     lierne_grid_destroy(grid);
 }
 
@@ -234,7 +231,7 @@ int main(int argc, char **argv) {
     for (int who = 0; who < test_world; who++) {
         calls_again(&s, who);
     }
-    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(s.context));
     CHECK(lierne_mem_live() == before, "leaked");
     for (waiting where = 0; test_world > 1 && where < WAYS; where++) {
         aborts(0, where);

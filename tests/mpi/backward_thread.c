@@ -28,16 +28,14 @@ static void open_worker(worker *l) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     bridge_case c = case_of_samples(test_world, ROW / 4, mesh_of("tcd", 1, test_world, 1));
     memset(l, 0, sizeof *l);
-    CHECK(lierne_context_create_mpi_fortran(&l->context, MPI_Comm_c2f(MPI_COMM_WORLD), &spec) ==
-              LIERNE_OK,
-          "%s", lierne_last_error());
-    CHECK(case_plan(&l->plan, l->context, &c) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi_fortran(&l->context, MPI_Comm_c2f(MPI_COMM_WORLD), &spec));
+    CHECK_OK(case_plan(&l->plan, l->context, &c));
     l->in = malloc(ROW * sizeof(float)), l->back = malloc(ROW * sizeof(float));
     l->out = malloc(all_elements() * sizeof(float));
 }
 
 static void close_worker(worker *l) {
-    CHECK(lierne_context_destroy_all(l->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(l->context));
     free(l->in), free(l->out), free(l->back);
 }
 

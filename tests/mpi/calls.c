@@ -24,8 +24,7 @@ static void open_setup(setup *s) {
     mesh src = mesh_of("tcd", 1, 1, test_world), dst = mesh_of("tcd", 1, test_world, 1);
     lierne_context_spec checked = {.size = sizeof checked, .timeout = PATIENT, .check = 1};
     memset(s, 0, sizeof *s);
-    CHECK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &checked) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &checked));
     s->src = mesh_grid(&src, test_world);
     s->dst = mesh_grid(&dst, test_world);
     s->shape[0] = SAMPLES * test_world, s->shape[1] = 4, s->shape[2] = ROW / 4;
@@ -57,14 +56,12 @@ static void close_setup(setup *s) {
 static void works(setup *s) {
     int wrong = 0;
     memset(s->out, 0xa5, s->out_bytes);
-    CHECK(lierne_plan_forward(s->first, s->out, s->in, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_forward(s->first, s->out, s->in, NULL));
     for (int i = 0; i < SAMPLES * ROW * test_world; i++) {
         wrong += s->out[i] != (float)(i + 1);
     }
     CHECK(wrong == 0, "%d wrong elements", wrong);
-    CHECK(lierne_plan_adjoint(s->second, s->back, s->out, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_adjoint(s->second, s->back, s->out, NULL));
     CHECK(s->back[3] == (float)test_world * s->in[3], "the sum of equal contributions");
 }
 

@@ -33,7 +33,7 @@ static void run_case(lierne_context *context, const collective_case *c) {
             execute(c, plan, LIERNE_DIRECTION_ADJOINT, i % 3 != 0);
         }
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 /* Every kind, with dtype, reduction, algorithm and root in turn. */
@@ -79,7 +79,7 @@ static bool reduce_long(lierne_context *context, lierne_collective_algorithm alg
     lierne_status status = lierne_plan_create_all_reduce(&plan, context, &spec);
     status = status ? status : lierne_plan_forward(plan, out, in, NULL);
     status = status ? status : lierne_plan_destroy(plan);
-    return CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    return CHECK_OK(status);
 }
 
 /* Contributions of very different sizes: the sums depend on their order. */
@@ -117,14 +117,13 @@ static void run_short(lierne_context *context) {
     float in[N], out[N];
     lierne_plan *plan;
     int64_t wrong = 0;
-    CHECK(lierne_plan_create_all_reduce(&plan, context, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_create_all_reduce(&plan, context, &spec));
     for (int round = 0; round < 50; round++) {
         for (int i = 0; i < N; i++) {
             in[i] = term(test_rank, round * N + i);
             out[i] = -1;
         }
-        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
         for (int i = 0; i < N; i++) {
             float sum = term(0, round * N + i);
             for (int r = 1; r < test_world; r++) {
@@ -134,26 +133,25 @@ static void run_short(lierne_context *context) {
         }
     }
     CHECK(wrong == 0, "%lld short sums have other bits", (long long)wrong);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 /* The last rank comes late: nobody is through before it has begun. */
 static void run_barrier(lierne_context *context) {
     const lierne_barrier_spec spec = {.size = sizeof spec};
     lierne_plan *plan;
-    CHECK(lierne_plan_create_barrier(&plan, context, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_create_barrier(&plan, context, &spec));
     for (int i = 0; i < 4; i++) {
         if (test_rank == test_world - 1) {
             usleep(50000);
         }
         double began = lierne_now();
-        CHECK(lierne_plan_forward(plan, NULL, NULL, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_forward(plan, NULL, NULL, NULL));
         double ended = lierne_now();
         MPI_Bcast(&began, 1, MPI_DOUBLE, test_world - 1, MPI_COMM_WORLD);
         CHECK(ended >= began, "through %g s before the last rank began", began - ended);
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 static void check_fault(lierne_context *context, const collective_fault *fault, int bad) {
@@ -183,8 +181,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     run_kinds(context, test_world, NULL);
     run_list(context);
     run_long(context);
@@ -192,7 +189,7 @@ int main(int argc, char **argv) {
     run_barrier(context);
     run_faults(context);
     run_kinds(context, test_world, NULL);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -42,6 +42,7 @@ void *test_buffer(size_t bytes);
 
 /* Counts a check; prints the message of one that fails. */
 #define CHECK(ok, ...) test_check((ok), __FILE__, __LINE__, __VA_ARGS__)
+#define CHECK_OK(call) CHECK((call) == LIERNE_OK, "%s: %s", #call, lierne_last_error())
 bool test_check(bool ok, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Checks that status is the one wanted, on every rank with the same message. Collective. */

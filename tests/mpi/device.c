@@ -69,11 +69,10 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int requests)
               "%s", lierne_last_error());
     }
     for (int i = 0; i < requests; i++) {
-        CHECK(begin(&request[i], device, out[i], in[i], &stream) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(begin(&request[i], device, out[i], in[i], &stream));
     }
     for (int i = requests; i-- > 0;) {
-        CHECK(lierne_request_end(request[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_request_end(request[i]));
         CHECK(memcmp(out[i], expected[i], bytes) == 0, "%s: other bits", d ? "adjoint" : "forward");
         free(in[i]);
         free(expected[i]);
@@ -83,8 +82,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int requests)
 
 static void check_report(const lierne_plan *plan, bool window) {
     lierne_report report = {.size = sizeof report};
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD));
     CHECK(strcmp(report.transports, window ? "ipc" : "mpi") == 0, "over %s", report.transports);
     CHECK(report.host_bytes == (window ? 0 : report.sent_bytes + report.received_bytes),
           "host_bytes");
@@ -95,17 +93,16 @@ static void run_all(lierne_context *host, lierne_context *device, bool window) {
     for (int kind = 0; kind < 3; kind++) {
         lierne_plan *a = NULL, *b = NULL;
         lierne_report report = {.size = sizeof report};
-        CHECK(make_plan(&a, host, kind) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(make_plan(&b, device, kind) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(make_plan(&a, host, kind));
+        CHECK_OK(make_plan(&b, device, kind));
         for (int round = 0; round < 4; round++) {
             compare(a, b, round % 2, kind == 1 ? 2 : 1);
         }
         check_report(b, window);
-        CHECK(lierne_plan_get_report(&report, a, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_get_report(&report, a, LIERNE_DIRECTION_FORWARD));
         CHECK(report.host_bytes == 0, "host_bytes of host memory");
-        CHECK(lierne_plan_destroy(a) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(lierne_plan_destroy(b) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_destroy(a));
+        CHECK_OK(lierne_plan_destroy(b));
     }
 }
 
@@ -113,21 +110,18 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     lierne_context *host = NULL, *device = NULL, *window = NULL;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&host, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
-    CHECK(lierne_context_create_mpi(&device, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
-    CHECK(lierne_context_create_mpi(&window, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&host, MPI_COMM_WORLD, &spec));
+    CHECK_OK(lierne_context_create_mpi(&device, MPI_COMM_WORLD, &spec));
+    CHECK_OK(lierne_context_create_mpi(&window, MPI_COMM_WORLD, &spec));
     lierne_stream_driver driver = test_device_driver;
     driver.required = true;
     device->memory = &test_device_memory;
     device->stream_driver = &driver;
     run_all(host, device, false);
-    CHECK(test_ipc_use(window) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(test_ipc_use(window));
     run_all(host, window, true);
-    CHECK(lierne_context_destroy(window) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(device) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(host) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(window));
+    CHECK_OK(lierne_context_destroy(device));
+    CHECK_OK(lierne_context_destroy(host));
     return test_finish();
 }

@@ -53,7 +53,7 @@ static lierne_status plan(lierne_context *context, const setup *s) {
 static void still_works(lierne_context *context) {
     setup s;
     open_setup(&s, "tcd", 1);
-    CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan(context, &s));
     close_setup(&s);
 }
 
@@ -147,7 +147,7 @@ static void rows_that_differ(lierne_context *context, int odd) {
     open_setup(&s, "tcd", test_world);
     s.spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     s.spec.row_owner = s.rows;
-    CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan(context, &s));
     s.rows[5] = test_rank == odd;
     test_same_error(plan(context, &s), LIERNE_ERR_MISMATCH, "row_owner");
     s.rows[5] = test_rank == odd ? -1 : 0;
@@ -175,7 +175,7 @@ static void planning_without_memory(lierne_context *context, int bad, test_algor
     int last = LIERNE_ERR_NO_MEMORY, k = 0;
     open_setup(&s, "tcd", cp);
     s.algorithm = algorithm;
-    CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan(context, &s));
     while (last != LIERNE_OK && ++k < 2000) {
         size_t before = lierne_mem_live();
         lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
@@ -186,7 +186,7 @@ static void planning_without_memory(lierne_context *context, int bad, test_algor
         if (last != LIERNE_OK) {
             test_same_error(status, LIERNE_ERR_NO_MEMORY, "planning without memory");
         } else {
-            CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+            CHECK_OK(status);
         }
         CHECK(lierne_mem_live() == before, "allocation %d: %zu alive, %zu before", k,
               lierne_mem_live(), before);
@@ -218,8 +218,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (int i = 0; i < 2; i++) {
         int rank = i == 0 ? test_world - 1 : 0;
         specs_that_differ(context, rank);
@@ -231,7 +230,7 @@ int main(int argc, char **argv) {
         planning_without_memory(context, rank, TEST_COLLECTIVE, test_world);
     }
     still_works(context);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     creating_a_context_without_memory(test_world - 1);
     return test_finish();

@@ -82,12 +82,11 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (uint64_t seed = 0; seed < CASES; seed++) {
         run_seed(context, 1000 * (uint64_t)test_world + seed);
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();
 }

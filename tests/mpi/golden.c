@@ -111,13 +111,12 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     const char *dir = argc > 1 ? argv[1] : "tests/golden";
     size_t before = lierne_mem_live();
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, reject_swaps, true);
     run_packed(dir);
     run_collectives(dir);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

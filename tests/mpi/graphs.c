@@ -157,7 +157,7 @@ static void check_peers(const lierne_graph_lists *lists, const forest *f, const 
 
 void graph_lists_check(lierne_plan *plan, const graph *g, const forest *f, const own_edges *own) {
     lierne_graph_lists lists = {.size = sizeof lists};
-    if (CHECK(lierne_plan_get_graph_lists(&lists, plan) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK_OK(lierne_plan_get_graph_lists(&lists, plan))) {
         check_rows(&lists, g, f, own);
         check_peers(&lists, f, g->kind);
     }

@@ -54,8 +54,7 @@ static const lierne_transport communicators = {.name = "communicators",
 static lierne_context *context_new(int max_groups) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .max_groups = max_groups};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
@@ -88,15 +87,14 @@ static void fill(specs *s) {
 
 static void round_trip(lierne_context *context, const specs *s, int64_t *uid) {
     lierne_group *groups[SPECS] = {NULL};
-    CHECK(lierne_group_create_all(groups, context, s->list, s->n) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_group_create_all(groups, context, s->list, s->n));
     CHECK(lierne_group_get_rank(groups[0]) == test_world - 1 - test_rank, "place %d",
           lierne_group_get_rank(groups[0]));
     CHECK(lierne_group_get_uid(groups[0]) > *uid, "uid %lld after %lld",
           (long long)lierne_group_get_uid(groups[0]), (long long)*uid);
     *uid = lierne_group_get_uid(groups[0]);
     for (int i = s->n - 1; i >= 0; i--) {
-        CHECK(lierne_group_destroy(groups[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_group_destroy(groups[i]));
     }
 }
 
@@ -117,7 +115,7 @@ static void many_rounds(const specs *s) {
     MPI_Allreduce(&uid, &least, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
     MPI_Allreduce(&uid, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
     CHECK(least == most, "uids %lld and %lld", (long long)least, (long long)most);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 /* The last rank gives something else; nothing is created then, and the context goes on. */
@@ -157,19 +155,19 @@ static void errors(const specs *s) {
         spec.ranks = last ? s->ascending : s->descending;
         fails_alike(context, &spec, LIERNE_ERR_MISMATCH, "ranks[0] differs between ranks");
     }
-    CHECK(lierne_group_create(&group, context, &s->at[0]) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_group_create(&group, context, &s->at[0]));
     fails_alike(context, &s->at[0], LIERNE_ERR_NO_RESOURCE, "max_groups is 1 (1 of 'fsdp' with");
     uid = lierne_group_get_uid(group);
     CHECK(uid == 1, "uid %lld", (long long)uid);
-    CHECK(lierne_group_destroy(group) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_group_destroy(group));
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 /* Rank 0 calls when the others have given up. */
 static void a_late_rank(const specs *s) {
     lierne_context *context = context_new(0);
     lierne_group *before, *group = NULL;
-    CHECK(lierne_group_create(&before, context, &s->at[0]) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_group_create(&before, context, &s->at[0]));
     test_hurry(context, TIMEOUT);
     if (test_rank == 0) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -182,10 +180,10 @@ static void a_late_rank(const specs *s) {
     }
     status = lierne_group_create(&group, context, &s->at[1]);
     CHECK(status == LIERNE_ERR_TIMEOUT, "%s", lierne_status_name(status));
-    CHECK(lierne_group_destroy(before) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_group_destroy(before));
     CHECK(lierne_context_get_ngroups(context) == 0, "%d groups",
           lierne_context_get_ngroups(context));
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     MPI_Barrier(MPI_COMM_WORLD);
 }
 

@@ -33,13 +33,12 @@ int main(int argc, char **argv) {
     size_t before = lierne_mem_live();
     lierne_context *context;
     halo_trial *t = calloc(1, sizeof *t);
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         run_seed(context, t, seed);
     }
     free(t);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -20,8 +20,7 @@ static void open_setup(setup *s, int check) {
     static const int64_t shape[3] = {SAMPLES, SEQUENCE, HIDDEN};
     mesh src = mesh_of("tcd", test_world, 1, 1), dst = mesh_of("tcd", 1, test_world, 1);
     lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT, .check = check};
-    CHECK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &context));
     s->src = mesh_grid(&src, test_world);
     s->dst = mesh_grid(&dst, test_world);
     s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
@@ -32,16 +31,15 @@ static void open_setup(setup *s, int check) {
                                    .dtype = LIERNE_DTYPE_F32,
                                    .sequence_axis = 1};
     for (int p = 0; p < PLANS; p++) {
-        CHECK(lierne_plan_create_bridge(&s->plans[p], s->context, &s->spec) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_create_bridge(&s->plans[p], s->context, &s->spec));
     }
 }
 
 static void close_setup(setup *s) {
     for (int p = 0; p < PLANS; p++) {
-        CHECK(lierne_plan_destroy(s->plans[p]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_destroy(s->plans[p]));
     }
-    CHECK(lierne_context_destroy(s->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(s->context));
     lierne_grid_destroy(s->src), lierne_grid_destroy(s->dst);
 }
 
@@ -95,12 +93,11 @@ static void planning(setup *s) {
     if (test_rank % 2) {
         end(s, 2);
     }
-    CHECK(lierne_plan_create_bridge(&more, s->context, &s->spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_create_bridge(&more, s->context, &s->spec));
     if (test_rank % 2 == 0) {
         end(s, 2);
     }
-    CHECK(lierne_plan_destroy(more) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(more));
 }
 
 int main(int argc, char **argv) {

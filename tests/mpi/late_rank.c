@@ -55,8 +55,7 @@ static void check_memory(reuse *r) {
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
@@ -132,7 +131,7 @@ static void open_ring(ring *r) {
     fill(r->in, test_rank);
     memset(r->out, 0xff, sizeof *r->out * ROWS * WIDTH);
     r->context = context_new();
-    CHECK(plan_ring(&r->plan, r->context, r->packed) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_ring(&r->plan, r->context, r->packed));
     if (test_rank == r->giver) {
         test_hurry(r->context, TIMEOUT);
     }
@@ -152,8 +151,8 @@ static lierne_status execute(ring *r) {
 }
 
 static void free_ring(ring *r) {
-    CHECK(lierne_plan_destroy(r->plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(r->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(r->plan));
+    CHECK_OK(lierne_context_destroy(r->context));
 }
 
 static void check_outcome(const ring *r, lierne_status status, const char *who) {
@@ -300,7 +299,7 @@ static void give_up_in_flight(int late) {
         int h = i % HIDDEN, sample = test_rank * SAMPLES + i / HIDDEN % SAMPLES;
         in[i] = dp_value(i / HIDDEN / SAMPLES, sample, h);
     }
-    CHECK(plan_two_dp_ranks(&plan, context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_two_dp_ranks(&plan, context));
     if (test_rank == late) {
         MPI_Barrier(MPI_COMM_WORLD);
     } else {
@@ -309,8 +308,8 @@ static void give_up_in_flight(int late) {
     lierne_status status = lierne_plan_forward(plan, out, in, NULL);
     CHECK(status != LIERNE_OK || (test_rank == late && !one_node), "OK without the other rank");
     CHECK(status != LIERNE_OK || count_wrong_dp(out) == 0, "OK with wrong elements");
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
+    CHECK_OK(lierne_context_destroy(context));
     reuse_memory(&memory);
     if (test_rank != late) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -347,8 +346,8 @@ static void agree_late(int late) {
     if (one_node || test_rank != late) {
         CHECK(status == LIERNE_ERR_TIMEOUT && !plan, "a plan, though a rank gave up planning");
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
+    CHECK_OK(lierne_context_destroy(context));
     if (test_rank != late) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
@@ -411,7 +410,7 @@ static void read_late(int late, lierne_status (*plan)(lierne_context *context)) 
     test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);
     asleep = test_rank == late ? 2 * TIMEOUT : 0;
     CHECK(plan(context) == LIERNE_ERR_TIMEOUT, "planning returned OK after a rank gave up");
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     reuse_memory(&memory);
     MPI_Barrier(MPI_COMM_WORLD);
     check_memory(&memory);

@@ -157,7 +157,7 @@ static void part_open(part *p, lierne_context *context, const model *w) {
 }
 
 static void part_close(part *p) {
-    CHECK(lierne_plan_destroy(p->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(p->plan));
     free(p->weights), free(p->ghosts);
 }
 
@@ -172,7 +172,7 @@ static void layer(part *p, state *s, int l, uint64_t a) {
                 s->h[l] + g->edge_source[e] * WIDTH);
     }
     status = status ? status : lierne_request_end(request);
-    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(status);
     for (int64_t i = 0; i < g->nremote_edges; i++) {
         int64_t e = g->remote_edges[i];
         add_row(s->m[l] + g->edge_target[e] * WIDTH, p->weights[e],
@@ -201,7 +201,7 @@ static void layer_back(part *p, state *s, int l, uint64_t a, uint64_t *grad) {
         add_row(back + g->edge_source[e] * WIDTH, p->weights[e], grad + g->edge_target[e] * WIDTH);
     }
     status = status ? status : lierne_request_end(request);
-    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(status);
     for (int64_t i = 0; i < g->nowned * WIDTH; i++) {
         grad[i] = back[i] + home[i];
     }
@@ -284,16 +284,13 @@ int main(int argc, char **argv) {
     state_open(&alone, w.atoms.natoms);
     run_alone(&w, &alone);
     size_t before = lierne_mem_live();
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
-    CHECK(lierne_partition_split(w.owner, w.atoms.natoms, test_world) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(lierne_partition_split(w.owner, w.atoms.natoms, test_world));
     run_owners(context, &w, &alone, "split");
-    CHECK(lierne_partition_morton(w.owner, w.atoms.at, LIERNE_DTYPE_F64, w.atoms.natoms,
-                                  test_world) == LIERNE_OK,
-          "%s", lierne_last_error());
+    CHECK_OK(
+        lierne_partition_morton(w.owner, w.atoms.at, LIERNE_DTYPE_F64, w.atoms.natoms, test_world));
     run_owners(context, &w, &alone, "Morton");
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
     state_close(&alone);
     bonds_free(&w.edges);

@@ -105,7 +105,7 @@ static void run_rows(lierne_context *context, lierne_graph_algorithm algorithm) 
                                          .width = 1,
                                          .algorithm = algorithm};
     lierne_status status = lierne_plan_create_references(&plan, context, &spec);
-    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(status);
     if (status != LIERNE_OK) {
         return;
     }
@@ -119,12 +119,12 @@ static void run_rows(lierne_context *context, lierne_graph_algorithm algorithm) 
         CHECK(lists.sender_ranks[i] == peer && lists.receiver_ranks[i] == peer,
               "sender %d is %d, must be %d", i, (int)lists.sender_ranks[i], peer);
     }
-    CHECK(lierne_plan_forward(plan, ghosts, &own, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_forward(plan, ghosts, &own, NULL));
     for (int k = 0; k < n; k++) {
         CHECK(ghosts[k] == owner[k], "ghost %d is %d", k, (int)ghosts[k]);
         ghosts[k] = rank + owner[k];
     }
-    CHECK(lierne_plan_adjoint(plan, &sum, ghosts, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_adjoint(plan, &sum, ghosts, NULL));
     for (int k = 0; k < n; k++) {
         sum -= rank + owner[k];
     }
@@ -138,7 +138,7 @@ static lierne_context *create_half(void) {
     int processes[MOST], ranks[MOST], n = list_half(processes, ranks);
     lierne_context_spec spec = spec_of(ranks, n);
     lierne_context *context;
-    CHECK(create(&context, processes, n, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(create(&context, processes, n, &spec));
     CHECK(lierne_context_get_rank(context) == rank_of(test_rank), "rank");
     CHECK(lierne_context_get_world_size(context) == WORLD, "world");
     CHECK(lierne_context_get_nmembers(context) == n, "members");
@@ -161,7 +161,7 @@ static void halves(void) {
         if (turn == 2 || test_rank % 2 == turn) {
             lierne_context *context = create_half();
             work(context);
-            CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+            CHECK_OK(lierne_context_destroy(context));
         }
         MPI_Barrier(MPI_COMM_WORLD);
     }
@@ -179,7 +179,7 @@ static lierne_layout *layout_on(const lierne_grid *grid, lierne_placement_kind k
                                      .dtype = LIERNE_DTYPE_I64,
                                      .placements = &placement};
     lierne_layout *layout;
-    CHECK(lierne_layout_create(&layout, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_layout_create(&layout, &spec));
     return layout;
 }
 
@@ -193,7 +193,7 @@ static lierne_grid *grid_at(int offset, int n) {
                                    .rank_offset = offset,
                                    .world_size = WORLD};
     lierne_grid *grid;
-    CHECK(lierne_grid_create(&grid, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_grid_create(&grid, &spec));
     return grid;
 }
 
@@ -209,13 +209,13 @@ static void move(lierne_context *context, const lierne_grid *src, const lierne_g
         in[i] = (rank - EVEN) * (72 / n) + i;
     }
     lierne_status status = lierne_plan_create_redistribute(&plan, context, &spec);
-    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(status);
     if (status == LIERNE_OK) {
-        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
         for (int i = 0; rank >= ODD && i < 72; i++) {
             CHECK(out[i] == i, "element %d of rank %d is %d", i, rank, (int)out[i]);
         }
-        CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_destroy(plan));
     }
     lierne_layout_destroy(from);
     lierne_layout_destroy(to);
@@ -235,10 +235,10 @@ static void two_grids(void) {
     if (test_rank < 2 * n) {
         lierne_context_spec spec = spec_of(ranks, count);
         lierne_context *context;
-        CHECK(create(&context, processes, count, &spec) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(create(&context, processes, count, &spec));
         move(context, src, dst);
         run_rows(context, LIERNE_GRAPH_ALGORITHM_AUTO);
-        CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_destroy(context));
     }
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
@@ -315,7 +315,7 @@ static void a_member_that_does_not_call(void) {
                                                .row = &row,
                                                .dtype = LIERNE_DTYPE_F32,
                                                .width = 1};
-    CHECK(create(&context, processes, n, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(create(&context, processes, n, &spec));
     test_hurry(context, 0.5);
     if (test_rank < test_world - 2) {
         CHECK(lierne_plan_create_references(&plan, context, &references) == LIERNE_ERR_TIMEOUT,
@@ -328,13 +328,13 @@ static void a_member_that_does_not_call(void) {
             named |= strstr(lierne_last_error(), words) != NULL;
         }
         CHECK(named, "%s", lierne_last_error());
-        CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_destroy(context));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (test_rank >= test_world - 2) {
         lierne_status status = lierne_plan_create_references(&plan, context, &references);
         expect(status, LIERNE_ERR_TIMEOUT, " gave up: ");
-        CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_destroy(context));
     }
 }
 

@@ -404,7 +404,7 @@ run run_bridged(const problem *p, const bridge_case *c, lierne_context *context)
 }
 
 void run_free(run *r) {
-    CHECK(lierne_plan_destroy(r->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(r->plan));
     module_free(&r->encoder);
     module_free(&r->llm);
 }

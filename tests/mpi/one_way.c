@@ -54,10 +54,8 @@ static void open_one_way(one_way *w, int sender) {
     w->in = test_buffer(BYTES);
     w->out = test_buffer(BYTES);
     memset(w->in, 0x3c, BYTES);
-    CHECK(lierne_context_create_mpi(&w->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
-          lierne_last_error());
-    CHECK(lierne_plan_create_references(&w->plan, w->context, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&w->context, MPI_COMM_WORLD, &context));
+    CHECK_OK(lierne_plan_create_references(&w->plan, w->context, &spec));
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -66,8 +64,7 @@ static void open_one_way(one_way *w, int sender) {
 static void check_borrowed(const one_way *w, bool gave_up) {
     lierne_borrowed list[3] = {{0}};
     size_t n = 9, same = 9, all = test_rank == w->sender ? 2 : 1;
-    CHECK(lierne_context_get_borrowed(list, 3, &n, w->context) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_get_borrowed(list, 3, &n, w->context));
     CHECK(lierne_context_get_borrowed(NULL, 0, &same, w->context) == LIERNE_OK && same == n,
           "%zu buffers are borrowed, then %zu", n, same);
     CHECK(n == 0 || (n == all && gave_up), "%zu buffers are borrowed", n);
@@ -83,9 +80,9 @@ static void destroy_plan(one_way *w, bool gave_up) {
     size_t n;
     CHECK(lierne_context_get_borrowed(NULL, 0, &n, w->context) == LIERNE_ERR_INVALID,
           "buffers are listed while a plan is alive");
-    CHECK(lierne_plan_destroy(w->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(w->plan));
     check_borrowed(w, gave_up);
-    CHECK(lierne_context_destroy(w->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(w->context));
 }
 
 static lierne_status give_up(one_way *w) {
@@ -103,8 +100,7 @@ static void receiver_gives_up(int sender) {
     open_one_way(&w, sender);
     if (test_rank == sender) {
         lierne_request *request;
-        CHECK(lierne_plan_adjoint_begin(&request, w.plan, w.out, w.in, NULL) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_adjoint_begin(&request, w.plan, w.out, w.in, NULL));
         raise(SIGSTOP);
         destroy_plan(&w, lierne_request_end(request) != LIERNE_OK);
         MPI_Barrier(MPI_COMM_WORLD);

@@ -69,7 +69,7 @@ static void run_seed(lierne_context *context, uint64_t seed, lierne_sharing shar
     MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     CHECK(c.stated_adjoint || sums[0] == sums[1], "seed %d: <Fx, y> is %lld, <x, F*y> is %lld",
           (int)seed, (long long)sums[0], (long long)sums[1]);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 /* The last rank's dst is of another kind: every rank gets the same error. */
@@ -111,7 +111,7 @@ static void run_direction(const set_case *c, lierne_plan *plan, lierne_direction
                        : (d ? lierne_plan_adjoint_begin
                             : lierne_plan_forward_begin)(&request, plan, b.out, b.in, NULL);
         status = status == LIERNE_OK && round ? lierne_request_end(request) : status;
-        CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(status);
         *dot = 0;
         const char *wrong = set_check(&b, c, test_rank, d, dot);
         CHECK(!wrong, "direction %d, round %d: %s", (int)d, round, wrong);
@@ -134,7 +134,7 @@ static void run_set(lierne_context *context, uint64_t seed) {
     MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     CHECK(sums[0] == sums[1], "set %d: <Fx, y> is %lld, <x, F*y> is %lld", (int)seed,
           (long long)sums[0], (long long)sums[1]);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 /* The last rank has a tensor less: every rank gets the same error. */
@@ -152,8 +152,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (uint64_t seed = 0; seed < CASES; seed++) {
         run_seed(context, 1000 * (uint64_t)test_world + seed, LIERNE_SHARING_NONE);
         run_seed(context, 1000 * (uint64_t)test_world + seed, (lierne_sharing)(1 + seed % 3));
@@ -165,7 +164,7 @@ int main(int argc, char **argv) {
         ranks_that_disagree(context);
         sets_that_disagree(context);
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();
 }

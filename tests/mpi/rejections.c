@@ -165,7 +165,7 @@ static lierne_status read_text(lierne_plan **plan, lierne_context *context, cons
     char *text = NULL;
     lierne_status status = plan_pairs(&written, context, "", false);
     status = status ? status : lierne_plan_serialize(&text, written);
-    if (CHECK(status == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK_OK(status)) {
         size_t length = strlen(text);
         length -= bad && is(fault, "cut off") ? length / 2 : 0;
         const char *from = bad && is(fault, "keys") ? "{}" : text;
@@ -277,8 +277,8 @@ static void accept(lierne_context *context) {
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         lierne_plan *plan = NULL;
         if (i == 0 || deeds[i].plan != deeds[i - 1].plan) {
-            CHECK(deeds[i].plan(&plan, context, "", false) == LIERNE_OK, "%s", lierne_last_error());
-            CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+            CHECK_OK(deeds[i].plan(&plan, context, "", false));
+            CHECK_OK(lierne_plan_destroy(plan));
         }
     }
 }
@@ -287,8 +287,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     accept(context);
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         for (int third = 0; third < 3 && deeds[i].least <= test_world; third++) {
@@ -296,7 +295,7 @@ int main(int argc, char **argv) {
         }
     }
     accept(context);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

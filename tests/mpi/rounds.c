@@ -14,8 +14,7 @@ enum { WORDS = 96, ROUNDS = 10000, FEWER = 1000, SKEWED = 300 };
 static lierne_context *open_context(double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
@@ -27,8 +26,7 @@ static lierne_status create(lierne_window **w, lierne_context *context, int64_t 
 }
 
 static bool meet(lierne_window *w) {
-    return CHECK(lierne_window_notify(w, NULL) == LIERNE_OK, "%s", lierne_last_error()) &&
-           CHECK(lierne_window_wait(w, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    return CHECK_OK(lierne_window_notify(w, NULL)) && CHECK_OK(lierne_window_wait(w, NULL));
 }
 
 /* No two ranks, rounds and words near each other have the same value. */
@@ -77,7 +75,7 @@ static void reuse(lierne_context *context, bool reads, int rounds) {
         }
     }
     CHECK(wrong == 0, "%ld words are of another round or rank", wrong);
-    CHECK(lierne_window_destroy(w) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_destroy(w));
 }
 
 /* out[r C + i] = 100 r + i, and sums n (d C + j) + 100 n (n - 1) / 2, of ranks 0 to n - 1. */
@@ -110,7 +108,7 @@ static void closed_forms(lierne_context *context) {
         }
         CHECK(wrong == 0, "%ld values are wrong", wrong);
     }
-    CHECK(lierne_window_destroy(w) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_destroy(w));
 }
 
 static void two_windows(lierne_context *context) {
@@ -122,9 +120,9 @@ static void two_windows(lierne_context *context) {
         int64_t *y = lierne_window_get_writable(b, lierne_window_get_rank(b));
         *x = test_rank + round;
         *y = 1000 + test_rank + round;
-        CHECK(lierne_window_notify(a, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_window_notify(a, NULL));
         meet(b);
-        CHECK(lierne_window_wait(a, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_window_wait(a, NULL));
         for (int p = 0; p < lierne_window_get_size(a); p++) {
             int rank = lierne_window_get_ranks(a)[p];
             const int64_t *u = lierne_window_get_readable(a, p),
@@ -132,8 +130,8 @@ static void two_windows(lierne_context *context) {
             CHECK(*u == rank + round && *v == 1000 + rank + round, "round %d", round);
         }
     }
-    CHECK(lierne_window_destroy(a) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_window_destroy(b) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_destroy(a));
+    CHECK_OK(lierne_window_destroy(b));
 }
 
 static void wrong_calls(lierne_context *context) {
@@ -169,10 +167,10 @@ static void wrong_order(lierne_context *context) {
     create(&w, context, 64);
     CHECK(lierne_window_wait(w, NULL) == LIERNE_ERR_INVALID, "a wait without a notify");
     CHECK(lierne_window_notify(w, &any) == LIERNE_ERR_UNSUPPORTED, "a stream");
-    CHECK(lierne_window_notify(w, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_notify(w, NULL));
     CHECK(lierne_window_notify(w, NULL) == LIERNE_ERR_INVALID, "two notifies");
     CHECK(!lierne_window_get_writable(w, 0) && !lierne_window_get_readable(w, 0), "in between");
-    CHECK(lierne_window_wait(w, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_wait(w, NULL));
     CHECK(!lierne_window_get_writable(w, -1) && !lierne_window_get_readable(w, test_world),
           "place");
     CHECK(lierne_window_notify(NULL, NULL) == LIERNE_ERR_INVALID &&
@@ -184,7 +182,7 @@ static void wrong_order(lierne_context *context) {
     CHECK(lierne_context_destroy(context) == LIERNE_ERR_INVALID &&
               strstr(lierne_last_error(), "1 windows"),
           "%s", lierne_last_error());
-    CHECK(lierne_window_destroy(w) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_destroy(w));
 }
 
 /* Allocation k of one rank fails, for every k until a window is created. */
@@ -238,7 +236,7 @@ static void fails(does_instead *instead, double timeout, lierne_status wanted, c
         instead(context);
     } else {
         double start = MPI_Wtime();
-        CHECK(lierne_window_notify(w, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_window_notify(w, NULL));
         lierne_status status = lierne_window_wait(w, NULL);
         CHECK((status == wanted || status == LIERNE_ERR_PEER_FAILED) &&
                   strstr(lierne_last_error(), text),
@@ -268,7 +266,7 @@ static void works(void) {
     without_memory(context);
     lierne_window *w;
     create(&w, context, 4096);
-    CHECK(lierne_context_destroy_all(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy_all(context));
     CHECK(lierne_mem_live() == before, "%zu allocations are left", lierne_mem_live() - before);
 }
 
@@ -287,9 +285,9 @@ static void on_nodes(void) {
     CHECK(lierne_window_get_size(w) == n && lierne_window_get_rank(w) == test_rank - first &&
               lierne_window_get_ranks(w)[n - 1] == first + n - 1,
           "two ranks of a node");
-    CHECK(lierne_window_destroy(w) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_window_destroy(w));
     reuse(context, true, FEWER);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 /* Without shared memory there is no window, and all ranks get to know. */

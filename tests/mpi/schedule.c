@@ -26,8 +26,7 @@ typedef struct gate {
 static lierne_context *context_new(double timeout) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     test_hurry(context, timeout);
     return context;
 }
@@ -49,7 +48,7 @@ static void create(gate *g, double timeout) {
             i == 1   ? lierne_plan_create_all_to_all(&g->plans[i], g->context, &exchange)
             : i == 4 ? lierne_plan_create_broadcast(&g->plans[i], g->context, &from_first)
                      : lierne_plan_create_all_reduce(&g->plans[i], g->context, &reduce);
-        CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(status);
     }
     for (int i = 0; i < OPS; i++) {
         int n = i == 1 ? test_world : COUNT;
@@ -87,7 +86,7 @@ static const char *const fields[DEVIATIONS] = {
 
 static void add(lierne_schedule *s, const lierne_operation_spec *o) {
     int index;
-    CHECK(lierne_schedule_add_operation(&index, s, o) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_schedule_add_operation(&index, s, o));
 }
 
 /* compared: a broadcast follows, so that there is a root to compare. */
@@ -125,7 +124,7 @@ static lierne_schedule *record(const gate *g, deviation d, bool compared) {
 static lierne_schedule *isolate(lierne_schedule *s) {
     const lierne_isolation_spec ep = LIERNE_ISOLATION_SPEC_INIT;
     lierne_schedule *out;
-    CHECK(lierne_schedule_isolate(&out, s, &ep) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_schedule_isolate(&out, s, &ep));
     lierne_schedule_destroy(s);
     return out;
 }
@@ -177,13 +176,13 @@ static void destroy(gate *g) {
     for (int i = 0; i < PLANS; i++) {
         lierne_plan_destroy(g->plans[i]);
     }
-    CHECK(lierne_context_destroy(g->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(g->context));
 }
 
 static lierne_run *commit(const gate *g, const lierne_schedule *s, bool threaded) {
     const lierne_run_spec spec = {.size = sizeof spec, .progress_thread = threaded};
     lierne_run *run;
-    CHECK(lierne_run_create(&run, g->context, s, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_run_create(&run, g->context, s, &spec));
     return run;
 }
 
@@ -204,7 +203,7 @@ static void opens(bool threaded) {
     }
     CHECK(lierne_context_get_ngroups(g.context) == 1, "%d groups",
           lierne_context_get_ngroups(g.context));
-    CHECK(lierne_run_destroy(run) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_run_destroy(run));
     CHECK(lierne_context_get_ngroups(g.context) == 0, "the group is still there");
     lierne_schedule_destroy(s);
     destroy(&g);
@@ -223,7 +222,7 @@ static void stays_shut(bool threaded) {
     CHECK(test_rank != 1 || strstr(lierne_last_error(), "is held"), "%s", lierne_last_error());
     CHECK(event_of(run, 0).begun > 0 && event_of(run, 1).begun == 0, "what was begun");
     MPI_Barrier(MPI_COMM_WORLD);
-    CHECK(lierne_run_destroy(run) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_run_destroy(run));
     lierne_schedule_destroy(s);
     destroy(&g);
 }
@@ -284,13 +283,12 @@ static void shares(const gate *g, lierne_run *run, lierne_run *other) {
     CHECK(lierne_run_begin(other, NULL, NULL) == LIERNE_ERR_BUSY, "%s", lierne_last_error());
     CHECK(lierne_run_begin(run, NULL, NULL) == LIERNE_ERR_BUSY, "%s", lierne_last_error());
     CHECK(lierne_run_destroy(run) == LIERNE_ERR_BUSY, "%s", lierne_last_error());
-    CHECK(lierne_context_get_status(g->context) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_progress(g->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_get_status(g->context));
+    CHECK_OK(lierne_context_progress(g->context));
     CHECK(lierne_context_dump(text, sizeof text, g->context) == LIERNE_OK, "dump");
-    CHECK(lierne_context_get_status_json(&json, g->context) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_get_status_json(&json, g->context));
     lierne_text_destroy(json);
-    CHECK(lierne_run_test(&done, run) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_run_test(&done, run));
 }
 
 /* Rank 0 computes: it begins, and makes no call of lierne until all others have ended, who need its
@@ -303,11 +301,10 @@ static void goes_on(bool threaded) {
     lierne_run *run = commit(&g, s, threaded && test_rank % 2 == 0);
     lierne_run *other = commit(&g, s, threaded);
     fill(&g);
-    CHECK(lierne_run_begin(run, (void *const *)g.out, (const void *const *)g.in) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_run_begin(run, (void *const *)g.out, (const void *const *)g.in));
     MPI_Barrier(MPI_COMM_WORLD); /* nothing is there yet that rank 0 could pass in its begin */
     if (test_rank == 1) {
-        CHECK(lierne_run_resume(run, 0) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_run_resume(run, 0));
     }
     bool ended = test_rank == 0 && others_ended(threaded ? PATIENT : 0.2);
     if (test_rank == 0 && threaded) {
@@ -320,8 +317,8 @@ static void goes_on(bool threaded) {
     } else if (!threaded) {
         CHECK(others_ended(PATIENT), "the others have not ended");
     }
-    CHECK(lierne_run_destroy(other) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_run_destroy(run) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_run_destroy(other));
+    CHECK_OK(lierne_run_destroy(run));
     lierne_schedule_destroy(s);
     destroy(&g);
 }

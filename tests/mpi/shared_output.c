@@ -25,13 +25,13 @@ static bridge_case fan_in(int64_t samples, lierne_sharing sharing) {
 
 static lierne_plan *make(const bridge_case *c) {
     lierne_plan *plan = NULL;
-    CHECK(case_plan(&plan, context, c) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(case_plan(&plan, context, c));
     return plan;
 }
 
 static int64_t elements_of(const lierne_plan *plan, lierne_direction d, bool out) {
     int64_t n[2];
-    CHECK(lierne_plan_get_elements(&n[0], &n[1], plan, d) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_get_elements(&n[0], &n[1], plan, d));
     return n[out];
 }
 
@@ -57,7 +57,7 @@ static int64_t count_wrong(const float *out, int64_t each, int round) {
 
 static const float *result_of(const lierne_plan *plan, lierne_direction d) {
     const void *out = NULL;
-    CHECK(lierne_plan_get_shared_output(&out, plan, d) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_get_shared_output(&out, plan, d));
     return out;
 }
 
@@ -78,8 +78,7 @@ static void results_stay(int rounds, bool window) {
     void *in = malloc((size_t)n * sizeof(float));
     if (window) {
         free(in);
-        CHECK(lierne_context_alloc(&in, context, (size_t)n * sizeof(float)) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_context_alloc(&in, context, (size_t)n * sizeof(float)));
     }
     for (int round = 0; round < rounds; round++) {
         lierne_request *request;
@@ -99,9 +98,9 @@ static void results_stay(int rounds, bool window) {
         wrong += count_wrong(out, n, round);
     }
     CHECK(wrong == 0, "%lld values of %d rounds are wrong", (long long)wrong, rounds);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     if (window) {
-        CHECK(lierne_context_dealloc(context, in) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_dealloc(context, in));
     } else {
         free(in);
     }
@@ -119,8 +118,7 @@ static void written_once(void) {
     const bridge_case c = fan_in(2 * test_world, LIERNE_SHARING_FORWARD);
     lierne_plan *plan = make(&c);
     lierne_report report = {.size = sizeof report};
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD));
     int64_t all = elements_of(plan, LIERNE_DIRECTION_FORWARD, true) * (int64_t)sizeof(float);
     int64_t mine = report.received_bytes + report.local_bytes, sum = 0, near = node_ranks();
     int64_t wanted =
@@ -131,7 +129,7 @@ static void written_once(void) {
           (long long)sum, (long long)wanted, (long long)all);
     CHECK(near == 1 || (mine < all && report.min_bytes == 0), "%lld bytes, min_bytes %lld",
           (long long)mine, (long long)report.min_bytes);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 /* The output outlives the plan of the rank that created its memory. */
@@ -141,16 +139,16 @@ static void outlives_the_creator(void) {
     int64_t n = elements_of(plan, LIERNE_DIRECTION_FORWARD, false);
     float *in = malloc((size_t)n * sizeof *in);
     fill(in, n, 1);
-    CHECK(lierne_plan_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_forward(plan, NULL, in, NULL));
     const float *out = result_of(plan, LIERNE_DIRECTION_FORWARD);
     if (test_rank == 0) {
         CHECK(out && count_wrong(out, n, 1) == 0, "wrong before");
-        CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_destroy(plan));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (test_rank != 0) {
         CHECK(out && count_wrong(out, n, 1) == 0, "wrong after its creator destroyed the plan");
-        CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_destroy(plan));
     }
     free(in);
 }
@@ -160,20 +158,19 @@ static void updated(void) {
     lierne_plan *plan = make(&c);
     for (int k = 2; k < 5; k++) {
         const int64_t shape[] = {k * test_world, 5, 3};
-        CHECK(lierne_plan_update_shape(plan, shape) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_update_shape(plan, shape));
         CHECK(!result_of(plan, LIERNE_DIRECTION_FORWARD), "a result before the first call");
         int64_t n = elements_of(plan, LIERNE_DIRECTION_FORWARD, false);
         float *in = malloc((size_t)n * sizeof *in);
         for (int round = 0; round < 3; round++) {
             fill(in, n, round);
-            CHECK(lierne_plan_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s",
-                  lierne_last_error());
+            CHECK_OK(lierne_plan_forward(plan, NULL, in, NULL));
             const float *out = result_of(plan, LIERNE_DIRECTION_FORWARD);
             CHECK(out && count_wrong(out, n, round) == 0, "wrong with %d samples", k);
         }
         free(in);
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 static void expect(lierne_status status, lierne_status wanted, const char *words) {
@@ -198,7 +195,7 @@ static void rejected_calls(void) {
     expect(lierne_plan_get_shared_output(&out, NULL, LIERNE_DIRECTION_FORWARD), LIERNE_ERR_INVALID,
            "plan is NULL");
     CHECK(!result_of(plan, LIERNE_DIRECTION_FORWARD), "a result before the first call");
-    CHECK(lierne_plan_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_forward(plan, NULL, in, NULL));
     expect(lierne_plan_forward(plan, NULL, result_of(plan, LIERNE_DIRECTION_FORWARD), NULL),
            LIERNE_ERR_INVALID, "overlaps with the plan's own output");
     test_same_error(lierne_coalesced_create(&coalesced, &plan, 1), LIERNE_ERR_INVALID, "coalesced");
@@ -206,7 +203,7 @@ static void rejected_calls(void) {
     test_same_error(lierne_plan_create_composed(&other, plan, plan), LIERNE_ERR_INVALID,
                     "composed");
     MPI_Barrier(MPI_COMM_WORLD); /* the output was another rank's, too */
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     free(in);
 }
 
@@ -261,7 +258,7 @@ static void no_memory(void) {
     setrlimit(RLIMIT_FSIZE, &before);
     test_same_error(status, LIERNE_ERR_NO_MEMORY, "no memory for the output");
     CHECK(!plan, "a plan beside an error");
-    CHECK(lierne_plan_destroy(make(&large)) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(make(&large)));
 }
 
 static int count_mappings(void) {
@@ -285,8 +282,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     int rounds = argc > 1 && !pairs ? atoi(argv[1]) : 300;
     size_t before = lierne_mem_live();
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     updated(); /* maps what the context keeps */
     results_stay(rounds, false);
     results_stay(rounds, true);
@@ -298,7 +294,7 @@ int main(int argc, char **argv) {
     rejected_specs();
     no_memory();
     CHECK(count_mappings() == mapped, "%d mappings, %d before", count_mappings(), mapped);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();
 }

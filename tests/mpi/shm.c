@@ -46,13 +46,12 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long nto,
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
 static void context_free(lierne_context *context) {
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 typedef struct rows {
@@ -160,7 +159,7 @@ static void move_rows(lierne_plan *plan, const rows *r, float *in, float *out, c
 /* The number before some words of the context's dump; -1: there is none. */
 static long count_of(const lierne_context *context, const char *words) {
     char text[4096];
-    CHECK(lierne_context_dump(text, sizeof text, context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_dump(text, sizeof text, context));
     const char *at = strstr(text, words);
     if (!at) {
         return -1;
@@ -180,18 +179,17 @@ static void goes(const rows *r, bool window, const char *way, int messages) {
     lierne_plan *plan;
     size_t bytes = bytes_of(r);
     void *in = malloc(bytes), *out = malloc(bytes), *shared_in, *shared_out;
-    CHECK(lierne_context_alloc(&shared_in, context, bytes) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_alloc(&shared_out, context, bytes) == LIERNE_OK, "%s",
-          lierne_last_error());
-    CHECK(plan_rows(&plan, context, r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_alloc(&shared_in, context, bytes));
+    CHECK_OK(lierne_context_alloc(&shared_out, context, bytes));
+    CHECK_OK(plan_rows(&plan, context, r));
     move_rows(plan, r, window ? shared_in : in, window ? shared_out : out, way);
     CHECK(count_of(context, way) == (test_world > 1 ? messages : 0),
           "%ld messages%s, %d rows of %d, in %s memory", count_of(context, way), way, r->n,
           r->width, window ? "shared" : "ordinary");
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     CHECK(lierne_context_destroy(context) == LIERNE_ERR_INVALID, "destroyed with memory alive");
-    CHECK(lierne_context_dealloc(context, shared_in) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_dealloc(context, shared_out) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_dealloc(context, shared_in));
+    CHECK_OK(lierne_context_dealloc(context, shared_out));
     context_free(context);
     free(in);
     free(out);
@@ -260,16 +258,14 @@ static void memory_of_a_context(void) {
     memory_that_is_refused(context);
     for (int i = 0; i < 40; i++) {
         size_t bytes = (size_t)(i * i * 997);
-        CHECK(lierne_context_alloc((void **)&memory[i], context, bytes) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_context_alloc((void **)&memory[i], context, bytes));
         CHECK((uintptr_t)memory[i] % 4096 == 0, "%p", (void *)memory[i]);
         for (size_t b = 0; b < bytes; b += 61) {
             CHECK(memory[i][b] == 0, "byte %zu is %d", b, memory[i][b]);
         }
         memset(memory[i], i + 1, bytes);
         if (i % 3 == 2) {
-            CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_OK, "%s",
-                  lierne_last_error());
+            CHECK_OK(lierne_context_dealloc(context, memory[i - 1]));
             CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_ERR_INVALID,
                   "freed twice");
             memory[i - 1] = NULL;
@@ -281,16 +277,15 @@ static void memory_of_a_context(void) {
         for (size_t b = 0; memory[i] && b < (size_t)(i * i * 997); b += 61) {
             CHECK(memory[i][b] == i + 1, "memory overlaps");
         }
-        CHECK(lierne_context_dealloc(context, memory[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_dealloc(context, memory[i]));
     }
     CHECK(lierne_mem_live() == before, "leaked");
-    CHECK(lierne_context_alloc((void **)&memory[0], context, 1 << 20) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_alloc((void **)&memory[0], context, 1 << 20));
     for (size_t b = 0; b < 1 << 20; b++) {
         sum += memory[0][b] != 0;
     }
     CHECK(sum == 0, "%zu bytes of memory that is used again are not zero", sum);
-    CHECK(lierne_context_dealloc(context, memory[0]) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_dealloc(context, memory[0]));
     context_free(context);
 }
 
@@ -303,21 +298,19 @@ static void memory_after_the_plan(void) {
     size_t bytes = sizeof(float) * (size_t)(r.n * r.width);
     lierne_context *context = context_new();
     lierne_plan *plan;
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
     for (int i = 0; i < 6; i++) {
         char *in, *out;
         size_t more = (size_t)i << 21;
-        CHECK(lierne_context_alloc((void **)&in, context, bytes + more) == LIERNE_OK, "%s",
-              lierne_last_error());
-        CHECK(lierne_context_alloc((void **)&out, context, bytes + more) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_context_alloc((void **)&in, context, bytes + more));
+        CHECK_OK(lierne_context_alloc((void **)&out, context, bytes + more));
         move_rows(plan, &r, (float *)(void *)(in + more), (float *)(void *)(out + more / 2),
                   "memory after the plan");
-        CHECK(lierne_context_dealloc(context, in) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(lierne_context_dealloc(context, out) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_dealloc(context, in));
+        CHECK_OK(lierne_context_dealloc(context, out));
     }
     CHECK(count_of(context, " messages in place") == (test_world > 1 ? 24 : 0), "not in place");
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
 }
 
@@ -332,8 +325,8 @@ static void calls_in_flight(int rounds) {
     lierne_context *context = context_new();
     lierne_plan *plan[2];
     float *in[4], *out[4];
-    CHECK(plan_rows(&plan[0], context, &a) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(plan_rows(&plan[1], context, &b) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan[0], context, &a));
+    CHECK_OK(plan_rows(&plan[1], context, &b));
     for (int k = 0; k < 4; k++) {
         in[k] = malloc(sizeof(float) * (size_t)(of[k]->n * of[k]->width));
         out[k] = malloc(sizeof(float) * (size_t)(of[k]->n * of[k]->width));
@@ -344,13 +337,11 @@ static void calls_in_flight(int rounds) {
             int k = test_rank % 2 ? (j + 2) % 4 : j;
             fill(of[k], in[k], false, i + k);
             poison(of[k], out[k]);
-            CHECK(lierne_plan_forward_begin(&request[k], plan[k / 2], out[k], in[k], NULL) ==
-                      LIERNE_OK,
-                  "%s", lierne_last_error());
+            CHECK_OK(lierne_plan_forward_begin(&request[k], plan[k / 2], out[k], in[k], NULL));
         }
         for (int j = 0; j < 4; j++) {
             int k = (j + i) % 4;
-            CHECK(lierne_request_end(request[k]) == LIERNE_OK, "%s", lierne_last_error());
+            CHECK_OK(lierne_request_end(request[k]));
             check_rows(of[k], out[k], false, i + k, "in flight");
         }
     }
@@ -358,8 +349,8 @@ static void calls_in_flight(int rounds) {
         free(in[k]);
         free(out[k]);
     }
-    CHECK(lierne_plan_destroy(plan[0]) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_destroy(plan[1]) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan[0]));
+    CHECK_OK(lierne_plan_destroy(plan[1]));
     context_free(context);
 }
 
@@ -374,31 +365,29 @@ static void plan_destroyed_before_it_was_read(void) {
     lierne_request *request;
     float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
     void *memory[8];
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
     fill(&r, in, false, 5);
     poison(&r, out);
     if (test_rank % 2 == 1) {
-        CHECK(lierne_plan_forward_begin(&request, plan, out, in, NULL) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_forward_begin(&request, plan, out, in, NULL));
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
-        CHECK(lierne_request_end(request) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_request_end(request));
     } else {
         MPI_Barrier(MPI_COMM_WORLD);
-        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
     }
     check_rows(&r, out, false, 5, "a plan that is destroyed at once");
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     for (int i = 0; i < 8; i++) {
-        CHECK(lierne_context_alloc(&memory[i], context, 16 << 10) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_context_alloc(&memory[i], context, 16 << 10));
         memset(memory[i], 0x55, 16 << 10);
     }
     if (test_rank % 2 == 0) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
     for (int i = 0; i < 8; i++) {
-        CHECK(lierne_context_dealloc(context, memory[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_dealloc(context, memory[i]));
     }
     context_free(context);
     free(in);
@@ -413,19 +402,19 @@ static void waits_asleep(void) {
     lierne_context *context = context_new();
     lierne_plan *plan;
     float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
     fill(&r, in, false, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     if (test_rank % 2 == 1) {
         nanosleep(&late, NULL);
     }
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
-    CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
     double used =
         (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
     CHECK(used < 0.1, "%g s of a processor to wait for 0.4 s", used);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
     free(in);
     free(out);
@@ -438,11 +427,10 @@ static void prepares_short_calls(void) {
                                          .dtype = LIERNE_DTYPE_F32};
     lierne_context *context = context_new();
     lierne_plan *plan;
-    CHECK(lierne_plan_create_all_gather(&plan, context, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_create_all_gather(&plan, context, &spec));
     CHECK((plan->requests[0][0].execution->short_call != NULL) == (test_world > 1),
           "an all-gather of 32 bytes is no short call");
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
 }
 
@@ -456,12 +444,12 @@ static void several_nodes(void) {
     lierne_plan *plan;
     float *in = malloc(sizeof *in * (size_t)(r.n * r.width));
     float *out = malloc(sizeof *out * (size_t)(r.n * r.width));
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
     move_rows(plan, &r, in, out, "several nodes");
     int first = test_rank / 2 * 2, last = first + 2 < test_world ? first + 2 : test_world;
     CHECK(count_of(context, " peers;") == last - first - 1, "%ld peers",
           count_of(context, " peers;"));
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
     unsetenv("LIERNE_NODE");
     free(in);
@@ -483,9 +471,9 @@ static void without_memfd(void) {
     unsetenv("LIERNE_NODE");
     CHECK(count_of(context, " peers;") == -1, "shm is used");
     CHECK(count_of(context, "shm is not used: ") != -1, "the dump does not say why");
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
     move_rows(plan, &r, in, out, "without memfd");
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
     setenv("LIERNE_TRANSPORTS", "shm", 1);
     test_same_error(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL),
@@ -506,7 +494,7 @@ static void message_of_the_caller(void) {
     float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
     MPI_Request request = MPI_REQUEST_NULL;
     memset(message, 7 * !test_rank, BYTES);
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
     if (test_rank == 0) {
         MPI_Isend(message, BYTES, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request);
     } else if (test_rank == 1) {
@@ -515,7 +503,7 @@ static void message_of_the_caller(void) {
     }
     move_rows(plan, &r, in, out, "beside a message of the caller");
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
     free(message);
     free(in);
@@ -527,8 +515,8 @@ static void shm_alone(void) {
     const rows r = {.n = 9, .width = 64};
     lierne_plan *plan;
     lierne_context *context = context_new();
-    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_rows(&plan, context, &r));
+    CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
     char node[16];
     snprintf(node, sizeof node, "%d", test_rank);

@@ -27,13 +27,13 @@ static lierne_status plan_of(lierne_plan **plan, lierne_context *context, int ro
 static void use(lierne_context *context, int round, float *buffers) {
     float *in = buffers, *out = in + 2 * 4 * 64, *back = out + test_world * 2 * 4 * 64;
     lierne_plan *plan;
-    CHECK(plan_of(&plan, context, round) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_of(&plan, context, round));
     in[7] = (float)(round + test_rank);
-    CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_adjoint(plan, back, out, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
+    CHECK_OK(lierne_plan_adjoint(plan, back, out, NULL));
     CHECK(back[7] == (float)test_world * in[7], "round %d: %g of %g", round, (double)back[7],
           (double)in[7]);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     CHECK(lierne_context_get_ngroups(context) == 0, "%d groups alive",
           lierne_context_get_ngroups(context));
 }
@@ -45,10 +45,9 @@ static void of_contexts(float *buffers) {
         if (i == WARM_UP) {
             before = state_now();
         }
-        CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
         use(context, i, buffers);
-        CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_context_destroy(context));
     }
     CHECK(state_now().communicators == 0, "%d communicators alive", state_now().communicators);
     state_check(&before, "contexts");
@@ -57,8 +56,7 @@ static void of_contexts(float *buffers) {
 static void of_plans(float *buffers) {
     lierne_context *context;
     state before = {0};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     CHECK(state_now().communicators == 1, "%d communicators of one context",
           state_now().communicators);
     for (int i = 0; i < WARM_UP + ROUNDS; i++) {
@@ -68,7 +66,7 @@ static void of_plans(float *buffers) {
         use(context, i, buffers);
     }
     state_check(&before, "plans");
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 int main(int argc, char **argv) {

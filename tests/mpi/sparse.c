@@ -140,7 +140,7 @@ static void run_graph(lierne_context *context, int number, lierne_graph_algorith
         graph_lists_check(plan, &g, &f, &own);
         check_all(context, plan, &f, &s, spec.accumulate, g.kind);
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     CHECK(lierne_mem_live() == before, "%s: leaked", g.kind);
     forest_free(&f);
 }
@@ -157,7 +157,7 @@ static void run_pairs(lierne_context *context, int number, lierne_graph_algorith
               "references: %s", lierne_last_error())) {
         check_all(context, plan, &f, &s, accumulate, "references");
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     CHECK(lierne_mem_live() == before, "references: leaked");
     forest_free(&f);
 }
@@ -184,8 +184,7 @@ static void run_composed(lierne_context *context, int number) {
               forest_plan(&second, context, &g, &s, LIERNE_GRAPH_ALGORITHM_DIRECT, false) ==
                   LIERNE_OK,
           "%s", lierne_last_error());
-    if (CHECK(lierne_plan_create_composed(&plan, first, second) == LIERNE_OK, "%s",
-              lierne_last_error())) {
+    if (CHECK_OK(lierne_plan_create_composed(&plan, first, second))) {
         lierne_plan_destroy(first), lierne_plan_destroy(second);
         first = second = NULL;
         forest_check(plan, &both, &s, false, false, "composed");
@@ -206,8 +205,7 @@ static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reductio
         f.nghosts[r] = 1;
         f.ghosts[r] = calloc(1, sizeof(root));
     }
-    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_ALGORITHM_AUTO, false) == LIERNE_OK,
-          "%s", lierne_last_error());
+    CHECK_OK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_ALGORITHM_AUTO, false));
     for (int from = 0; from <= test_world; from++) {
         buffer y = buffer_new(&s, 1), out = buffer_new(&s, f.nowned[test_rank]);
         buffer_fill(&s, &y, 0, 1, GRADIENTS, test_rank);
@@ -215,8 +213,7 @@ static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reductio
         if (test_rank == from % test_world) {
             buffer_put(&s, from < test_world ? &y : &out, 0, 1, NAN);
         }
-        CHECK(lierne_plan_reduce(plan, op, out.at, y.at, NULL) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_reduce(plan, op, out.at, y.at, NULL));
         CHECK(test_rank ||
                   (isnan(buffer_get(&s, &out, 0, 1)) && !isnan(buffer_get(&s, &out, 0, 0))),
               "%s: a NaN of rank %d is lost, or in a wrong place", lierne_dtype_name(dtype), from);
@@ -230,8 +227,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (int i = 0; i < GRAPHS; i++) {
         run_graph(context, i, LIERNE_GRAPH_ALGORITHM_DIRECT);
         run_graph(context, i,
@@ -247,7 +243,7 @@ int main(int argc, char **argv) {
         run_nan(context, dtype, LIERNE_REDUCTION_MAX);
         run_nan(context, dtype, LIERNE_REDUCTION_MIN);
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -16,8 +16,7 @@
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
@@ -41,8 +40,7 @@ static lierne_status exchange(lierne_context *context, pattern p, int round, siz
 static void every_pattern(lierne_context *context, size_t most) {
     for (int p = 0; p < PATTERNS; p++) {
         for (int round = 0; round < 5; round++) {
-            CHECK(exchange(context, (pattern)p, round, most) == LIERNE_OK, "%s",
-                  lierne_last_error());
+            CHECK_OK(exchange(context, (pattern)p, round, most));
         }
     }
 }
@@ -56,8 +54,7 @@ static void every_length_of_pieces(lierne_context *context) {
     }
     test_cut_messages(context, (size_t)1 << 30);
     for (int round = 0; round < 3; round++) {
-        CHECK(exchange(context, RING, round, 2 * LIERNE_MPI_SINK + 1) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(exchange(context, RING, round, 2 * LIERNE_MPI_SINK + 1));
     }
 }
 
@@ -95,29 +92,27 @@ static void whole_pieces(lierne_context *context) {
 /* More pieces from one rank than may be in flight at once. */
 static void many_pieces(lierne_context *context) {
     test_cut_messages(context, 8);
-    CHECK(exchange(context, ALL_TO_ALL, 5, 300) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(exchange(context, ALL_TO_ALL, 5, 300));
     test_cut_messages(context, (size_t)1 << 30);
 }
 
 static void ranks_run_ahead(lierne_context *context) {
     for (int round = 0; round < 200; round++) {
-        CHECK(exchange(context, SPARSE, round, 40) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(exchange(context, SPARSE, round, 40));
         int64_t values[LIERNE_MAX_REDUCED] = {test_rank * (round % 3 - 1) - 7, round};
         values[LIERNE_MAX_REDUCED - 1] = -test_rank;
         if (round % 4 == test_rank % 4) {
             sched_yield();
         }
         if (round % 2 == 0) {
-            CHECK(lierne_context_allreduce_max(context, values, LIERNE_MAX_REDUCED) == LIERNE_OK,
-                  "%s", lierne_last_error());
+            CHECK_OK(lierne_context_allreduce_max(context, values, LIERNE_MAX_REDUCED));
             CHECK(values[0] == (round % 3 == 2 ? test_world - 1 : 0) - 7 && values[1] == round &&
                       values[LIERNE_MAX_REDUCED - 1] == 0,
                   "round %d: %lld, %lld", round, (long long)values[0], (long long)values[1]);
         }
         if (round % 8 == 0) {
             lierne_field field = {.name = "round", .value = round};
-            CHECK(lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL) == LIERNE_OK, "%s",
-                  lierne_last_error());
+            CHECK_OK(lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL));
         }
     }
 }
@@ -129,7 +124,7 @@ static void an_error_kills_nothing(lierne_context *context, int bad) {
     }
     test_same_error(lierne_context_agree_all(context, mine, NULL, 0, NULL), LIERNE_ERR_INDEX_RANGE,
                     "agreeing");
-    CHECK(exchange(context, ALL_TO_ALL, 1, 5) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(exchange(context, ALL_TO_ALL, 1, 5));
 }
 
 /* Each allocation of one rank fails in one round, with messages of one and of many pieces. */
@@ -145,7 +140,7 @@ static void without_memory(lierne_context *context, int bad, size_t chunk) {
         CHECK(status == LIERNE_OK || (test_rank == bad && status == LIERNE_ERR_NO_MEMORY), "%s",
               lierne_last_error());
         CHECK(lierne_mem_live() == before, "allocation %d: a leak", k);
-        CHECK(exchange(context, SPARSE, k, 100) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(exchange(context, SPARSE, k, 100));
         last = (int)status;
         MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
     }
@@ -165,7 +160,7 @@ static void long_message_without_memory(lierne_context *context) {
           lierne_status_name(status));
     CHECK(received.count == 0, "%zu messages", received.count);
     free(message.words);
-    CHECK(exchange(context, ALL_TO_ALL, 9, 100) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(exchange(context, ALL_TO_ALL, 9, 100));
 }
 
 /* Rank 0 calls after the others have given up, whose contexts stay dead. Without messages all ranks
@@ -176,7 +171,7 @@ static void stay_away(size_t nmessages, size_t words) {
     lierne_context *context = context_new();
     lierne_control_message message = {.peer = 0, .count = words};
     lierne_control_messages received = {0};
-    CHECK(lierne_alloc(&message.words, words, 8) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_alloc(&message.words, words, 8));
     MPI_Barrier(MPI_COMM_WORLD);
     test_hurry(context, TIMEOUT);
     if (test_rank == 0) {
@@ -201,7 +196,7 @@ static void stay_away(size_t nmessages, size_t words) {
     if (test_rank != 0) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(lierne_mem_live() <= before + left, "%zu allocations leaked", lierne_mem_live() - before);
 }
@@ -228,7 +223,7 @@ static void peer_dies(void) {
     }
     MPI_Barrier(MPI_COMM_WORLD);
     context->dead = LIERNE_ERR_PEER_FAILED; /* or destroying would wait on the last rank */
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 int main(int argc, char **argv) {
@@ -253,7 +248,7 @@ int main(int argc, char **argv) {
         without_memory(context, rank, 24);
     }
     long_message_without_memory(context);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     if (test_world > 1) {
         stay_away(0, 0);

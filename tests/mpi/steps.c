@@ -37,7 +37,7 @@ static void row_maps(void) {
     spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     spec.gradient_storage = LIERNE_STORAGE_COMPACT;
     spec.row_owner = map;
-    CHECK(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_create_bridge(&plan, context, &spec));
     for (int step = 0; step < STEPS; step++) {
         int64_t n = 0, elements;
         int wrong = 0;
@@ -47,12 +47,12 @@ static void row_maps(void) {
                 in[n++] = value(step, i / MOST, i % MOST, h);
             }
         }
-        CHECK(lierne_plan_update_rows(plan, map) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_update_rows(plan, map));
         CHECK(lierne_plan_get_elements(&elements, NULL, plan, LIERNE_DIRECTION_ADJOINT) == 0 &&
                   elements == n,
               "%lld elements", (long long)elements);
         memset(out, 0xa5, sizeof out);
-        CHECK(lierne_plan_adjoint(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_adjoint(plan, out, in, NULL));
         for (int i = 0; i < SAMPLES * MOST * WIDTH; i++) {
             int64_t g = SAMPLES * test_rank + i / (MOST * WIDTH);
             wrong += out[i] != value(step, g, i / WIDTH % MOST, i % WIDTH);
@@ -67,8 +67,7 @@ static void row_maps(void) {
                         "maps that differ");
     }
     map[0] = 0;
-    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_create_bridge(&other, context, &spec));
     if (test_world > 1) {
         lierne_status status =
             lierne_plan_update_rows(test_rank == test_world - 1 ? other : plan, map);
@@ -102,27 +101,26 @@ static void variable_rows(void) {
     float x[SAMPLES * MOST * WIDTH + 1];
     lierne_plan *plan, *other;
     spec.variable_rows = 1;
-    CHECK(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_create_bridge(&plan, context, &spec));
     for (int step = 0; step < STEPS; step++) {
         for (int k = 0; k < SAMPLES; k++) {
             rows[k] = rows_of(step, first + k);
         }
-        CHECK(lierne_plan_update_counts(plan, rows) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_update_counts(plan, rows));
         int64_t n = fill(step, first, first + SAMPLES, 1, x), m = fill(step, 0, all, 1, want);
         memset(y, 0xa5, capacity * sizeof *y);
-        CHECK(lierne_plan_forward(plan, y, x, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_forward(plan, y, x, NULL));
         CHECK(memcmp(y, want, (size_t)m * sizeof *y) == 0, "step %d: forward", step);
         fill(step, 0, all, (float)(test_rank + 1), y);
         fill(step, first, first + SAMPLES, (float)(test_world * (test_world + 1) / 2), want);
         memset(x, 0xa5, sizeof x);
-        CHECK(lierne_plan_adjoint(plan, x, y, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(lierne_plan_adjoint(plan, x, y, NULL));
         CHECK(memcmp(x, want, (size_t)n * sizeof *x) == 0, "step %d: adjoint", step);
     }
     rows[0] = test_rank == test_world - 1 ? MOST + 1 : 1;
     test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_ERR_INVALID,
                     "a count out of range");
-    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_plan_create_bridge(&other, context, &spec));
     rows[0] = 1;
     if (test_world > 1) {
         lierne_status status =
@@ -161,8 +159,7 @@ static void open_pair(pair *x) {
     lierne_bridge_spec spec = spec_of();
     x->own = SAMPLES * MOST * WIDTH, x->all = x->own * (size_t)test_world;
     for (int p = 0; p < 2; p++) {
-        CHECK(lierne_plan_create_bridge(&x->plans[p], context, &spec) == LIERNE_OK, "%s",
-              lierne_last_error());
+        CHECK_OK(lierne_plan_create_bridge(&x->plans[p], context, &spec));
         x->in[p] = malloc(x->own * sizeof(float)), x->back[p] = malloc(x->own * sizeof(float));
         x->out[p] = malloc(x->all * sizeof(float)), x->gradient[p] = malloc(x->all * sizeof(float));
         for (size_t i = 0; i < x->own; i++) {
@@ -172,8 +169,7 @@ static void open_pair(pair *x) {
             x->gradient[p][i] = upstream(p, i, test_rank);
         }
     }
-    CHECK(lierne_coalesced_create(&x->coalesced, x->plans, 2) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_coalesced_create(&x->coalesced, x->plans, 2));
 }
 
 static void close_pair(pair *x) {
@@ -190,14 +186,13 @@ static void begin(pair *x, lierne_direction d) {
     for (int p = 0; p < 2; p++) {
         memset(out[p], 0xa5, (d == LIERNE_DIRECTION_FORWARD ? x->all : x->own) * sizeof(float));
     }
-    CHECK(lierne_coalesced_begin(x->coalesced, d, (void *const *)out, (const void *const *)in,
-                                 NULL) == LIERNE_OK,
-          "%s", lierne_last_error());
+    CHECK_OK(
+        lierne_coalesced_begin(x->coalesced, d, (void *const *)out, (const void *const *)in, NULL));
 }
 
 static void end(pair *x, lierne_direction d) {
     int wrong = 0;
-    CHECK(lierne_coalesced_end(x->coalesced, d) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_coalesced_end(x->coalesced, d));
     for (int p = 0; p < 2; p++) {
         for (size_t i = 0; i < x->all && d == LIERNE_DIRECTION_FORWARD; i++) {
             wrong += x->out[p][i] != input(p, i);
@@ -251,8 +246,7 @@ int main(int argc, char **argv) {
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, test_world, 1);
     src = mesh_grid(&from, test_world);
     dst = mesh_grid(&to, test_world);
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     row_maps();
     variable_rows();
     coalesced_plans();

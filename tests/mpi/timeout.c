@@ -105,8 +105,7 @@ static long long reads(void) {
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
@@ -140,7 +139,7 @@ static void check_dead(lierne_context *context, lierne_plan *plan, void *out, co
 static void free_context(lierne_context *context) {
     long long start = atomic_load(&shared->steps), before = reads();
     ticking = test_rank == 0;
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     ticking = false;
     if (test_rank == 0) {
         long long took = atomic_load(&shared->steps) - start;
@@ -158,14 +157,14 @@ static void executing(int64_t seq) {
     lierne_plan *plan;
     char *in = test_buffer(bytes), *out = test_buffer(bytes * (size_t)test_world);
     memset(in, 0x3c, bytes), memset(out, 0xa5, bytes * (size_t)test_world);
-    CHECK(plan_all(&plan, context, seq) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(plan_all(&plan, context, seq));
     long long start = begin_wait();
     if (test_rank != 0) {
         end_wait(lierne_plan_forward(plan, out, in, NULL), start, "forward");
         check_dead(context, plan, in, out);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
     free_context(context);
     CHECK(lierne_mem_live() == before + (test_rank == 0), "%zu allocations leaked",
           lierne_mem_live() - before);
@@ -197,7 +196,7 @@ static void destroying_while_others_plan(void) {
         CHECK(strstr(lierne_last_error(), "rank 0 destroys") != NULL, "'%s'", lierne_last_error());
         CHECK(plan_all(&plan, context, 8) == LIERNE_ERR_MISMATCH, "planning on a dead context");
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     MPI_Barrier(MPI_COMM_WORLD);
 }
 

@@ -278,8 +278,7 @@ int main(int argc, char **argv) {
     }
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     expected e[CROSS + 1];
     for (int u = PLAIN; u <= CROSS; u++) {
         e[u].of = (problem){.use = (use)u, .samples = 2 * test_world};
@@ -293,7 +292,7 @@ int main(int argc, char **argv) {
         run_free(&e[u].alone);
         run_free(&e[u].alone_end);
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();
 }

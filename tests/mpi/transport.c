@@ -12,13 +12,12 @@
 
 static lierne_context *context_new(const lierne_context_spec *spec) {
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, spec));
     return context;
 }
 
 static void context_free(lierne_context *context) {
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 static void create_and_destroy_leak_nothing(void) {
@@ -41,7 +40,7 @@ static void comm_is_a_subset_with_other_ranks(void) {
     int odd = test_rank % 2, size;
     MPI_Comm_split(MPI_COMM_WORLD, odd, -test_rank, &half);
     MPI_Comm_size(half, &size);
-    CHECK(lierne_context_create_mpi(&context, half, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, half, NULL));
     CHECK(lierne_context_get_world_size(context) == size, "world %d of %d",
           lierne_context_get_world_size(context), size);
     CHECK(lierne_context_get_rank(context) == size - 1 - test_rank / 2, "rank %d",
@@ -104,7 +103,7 @@ static void create_without_memory(int bad) {
         last = (int)status;
         MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
         if (last == LIERNE_OK) {
-            CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+            CHECK_OK(status);
             context_free(context);
         } else {
             test_same_error(status, LIERNE_ERR_NO_MEMORY, "creating without memory");
@@ -304,10 +303,10 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
         const lierne_posting receive = {
             .slot = m, .peer = last, .receives = true, .bytes = m, .data = in[m]};
         const lierne_posting send = {.slot = lengths + m, .peer = next, .bytes = m, .data = out[m]};
-        CHECK(w->post(batch, same, &receive, 1) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(w->post(batch, tag, &send, 1) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK_OK(w->post(batch, same, &receive, 1));
+        CHECK_OK(w->post(batch, tag, &send, 1));
     }
-    CHECK(drain(context, batch, 2 * lengths) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(drain(context, batch, 2 * lengths));
     for (size_t m = 0; m < lengths; m++) {
         size_t wrong = 0;
         for (size_t i = 0; i < lengths; i++) {

@@ -47,8 +47,8 @@ static void bring_bad(lierne_plan *plan, const shape *s, fault k, int culprit) {
 
 static const int64_t *lists_at(lierne_plan *plan, const lierne_graph_spec *spec) {
     lierne_graph_lists lists = {.size = sizeof lists};
-    CHECK(lierne_plan_update_graph(plan, spec) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_get_graph_lists(&lists, plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_update_graph(plan, spec));
+    CHECK_OK(lierne_plan_get_graph_lists(&lists, plan));
     return lists.edge_source;
 }
 
@@ -90,7 +90,7 @@ static void follow(lierne_context *context, const shape *s) {
         forest_free(&f);
     }
     CHECK(settled < 1000, "%zu allocations", settled);
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_destroy(plan));
 }
 
 /* While a request is in flight the graph stays. */
@@ -103,14 +103,14 @@ static void stays(lierne_context *context, const shape *s) {
     graph_random(&g, ROW_EACH, 7);
     graph_forest(&g, &f);
     lierne_graph_spec spec = graph_spec(&g, s, &own);
-    CHECK(lierne_plan_create_graph(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_plan_create_graph(&plan, context, &spec));
     buffer x = buffer_new(s, f.nowned[test_rank]), y = buffer_new(s, f.nghosts[test_rank]);
     lierne_status status = lierne_plan_forward_begin(&request, plan, y.at, x.at, NULL);
-    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(status);
     test_same_error(lierne_plan_update_graph(plan, &spec), LIERNE_ERR_BUSY, "a request in flight");
-    CHECK(lierne_request_end(request) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_update_graph(plan, &spec) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_request_end(request));
+    CHECK_OK(lierne_plan_update_graph(plan, &spec));
+    CHECK_OK(lierne_plan_destroy(plan));
     buffer_free(&x), buffer_free(&y);
     forest_free(&f);
 }
@@ -119,8 +119,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t start = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (uint64_t seed = 1; seed < 4; seed++) {
         shape s = shape_random(seed, false);
         size_t before = lierne_mem_live();
@@ -128,7 +127,7 @@ int main(int argc, char **argv) {
         stays(context, &s);
         CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     }
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == start, "leaked");
     return test_finish();
 }

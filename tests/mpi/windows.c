@@ -160,8 +160,7 @@ static void move(collectives *c, lierne_plan *plan, int round) {
         c->in[i] = value(test_rank, round, i);
         c->out[i] = -1;
     }
-    if (!CHECK(lierne_plan_forward(plan, c->out, c->in, NULL) == LIERNE_OK, "%s",
-               lierne_last_error())) {
+    if (!CHECK_OK(lierne_plan_forward(plan, c->out, c->in, NULL))) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
 }
@@ -225,11 +224,10 @@ int main(int argc, char **argv) {
         CHECK(naive > 0, "the barrier that is right once was right %d times", RACES);
         CHECK(epochs == 0, "the barrier with epochs: %ld wrong rounds", epochs);
     }
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     rounds_of(context, true, 16, rounds);
     rounds_of(context, false, 16, rounds);
     rounds_of(context, true, 4096 / test_world, rounds / 4);
-    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK_OK(lierne_context_destroy(context));
     return test_finish();
 }

@@ -51,16 +51,34 @@ bool mesh_has(const mesh *m, int rank) {
     return rank >= m->offset && rank < m->offset + mesh_ranks(m);
 }
 
-lierne_grid *mesh_grid(const mesh *m, int world) {
+static lierne_grid *make(const char *const *names, const int64_t *sizes, int n, int offset,
+                         int world) {
     lierne_grid *grid = NULL;
     lierne_grid_spec spec = {.size = sizeof spec,
-                             .ndims = m->ndims,
-                             .names = m->names,
-                             .sizes = m->sizes,
-                             .rank_offset = m->offset,
+                             .ndims = n,
+                             .names = names,
+                             .sizes = sizes,
+                             .rank_offset = offset,
                              .world_size = world};
     lierne_grid_create(&grid, &spec);
     return grid;
+}
+
+lierne_grid *mesh_grid(const mesh *m, int world) {
+    return make(m->names, m->sizes, m->ndims, m->offset, world);
+}
+
+lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp, int world) {
+    return make((const char *const[]){"tp", "cp", "dp"}, (const int64_t[]){tp, cp, dp}, 3, 0,
+                world);
+}
+
+lierne_grid *grid_named(const char *const *names, const int64_t *sizes, int offset, int world) {
+    int n = 0;
+    while (names[n]) {
+        n++;
+    }
+    return make(names, sizes, n, offset, world);
 }
 
 mesh mesh_from_grid(const lierne_grid *grid) {

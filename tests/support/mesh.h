@@ -26,6 +26,10 @@ bool mesh_has(const mesh *m, int rank);
 
 /* The mesh as a grid of the library in a world of this many ranks; NULL: lierne_last_error. */
 lierne_grid *mesh_grid(const mesh *m, int world);
+/* The same of tp, cp and dp, the fastest first; and of dims, whose names end with NULL, from rank
+ * offset on. */
+lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp, int world);
+lierne_grid *grid_named(const char *const *names, const int64_t *sizes, int offset, int world);
 /* A grid of the library as a mesh, by its base view; at most MESH_DIMS dims. */
 mesh mesh_from_grid(const lierne_grid *grid);
 

@@ -2,6 +2,7 @@
  * send, divided by their number. The largest of these is reached (Hall's theorem), and it shares
  * nothing with the flow that the library computes. */
 #include "unit/holding.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 
@@ -11,7 +12,7 @@ void holding_find(const lierne_layout *layout, const redistribute_case *c, unsig
     for (int r = 0; r < c->world; r++) {
         lierne_box boxes[HOLDING_MOST];
         size_t n;
-        cr_assert_eq(lierne_layout_get_boxes(boxes, HOLDING_MOST, &n, layout, r), LIERNE_OK);
+        assert_ok(lierne_layout_get_boxes(boxes, HOLDING_MOST, &n, layout, r));
         cr_assert_leq(n, HOLDING_MOST);
         for (size_t b = 0; b < n; b++) {
             int64_t at[LIERNE_MAX_AXES] = {0};

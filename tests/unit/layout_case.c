@@ -1,4 +1,5 @@
 #include "unit/layout_case.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ lierne_grid *layout_case_grid(int n, const int64_t *sizes, int offset) {
                              .sizes = sizes,
                              .rank_offset = offset,
                              .world_size = LAYOUT_CASE_WORLD};
-    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_grid_create(&g, &spec));
     return g;
 }
 
@@ -172,7 +173,7 @@ lierne_layout *layout_case_create(layout_case *t) {
                                .dtype = LIERNE_DTYPE_I32,
                                .placements = t->placements,
                                .full_axes = t->full};
-    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_layout_create(&l, &spec));
     lierne_grid_destroy(g);
     return l;
 }

@@ -1,5 +1,6 @@
 /* A failed check ends the test, with what the library last said. */
 #include "unit/ranks.h"
+#include "unit/expect.h"
 
 #include "base/base.h"
 #include "connected.h"
@@ -23,12 +24,12 @@ void ranks_run(int world, const lierne_context_spec *spec,
         cr_assert_eq(lierne_mem_live(), live, "%zu allocations are left", lierne_mem_live() - live);
         return;
     }
-    cr_assert_eq(lierne_sim_create(&sim, world, spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, world, spec));
     test_transports *transports = test_transports_attach_asked(sim, world);
     test_connected *connected = test_connected_attach_asked(sim, world);
     test_streams *streams = test_streams_attach_asked(sim, world);
     rank_threads(sim, world, work, shared);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_destroy(sim));
     test_transports_destroy(transports);
     test_connected_destroy(connected);
     test_streams_destroy(streams);

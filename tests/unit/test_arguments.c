@@ -2,6 +2,7 @@
  * simulated world gets the same INVALID. Ranks that called earlier have begun: they get it when
  * they end, not at their deadline. */
 #include "mesh.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -125,11 +126,6 @@ static void run_rank(lierne_context *context, void *shared) {
     EXPECT(lierne_plan_destroy(p.pairs) == LIERNE_OK)
 }
 
-static lierne_grid *grid(int64_t cp, int64_t dp) {
-    const mesh m = mesh_of("tcd", 1, (int)cp, (int)dp);
-    return mesh_grid(&m, WORLD);
-}
-
 static void judge(const world *w, const char *words) {
     char name[16];
     snprintf(name, sizeof name, "rank %d: ", w->who);
@@ -154,7 +150,10 @@ Test(arguments, of_one_rank_are_the_error_of_all_where_the_context_checks) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     for (int f = 0; f < FAULTS; f++) {
         for (int who = 0; who < WORLD; who++) {
-            world w = {.fault = (fault)f, .who = who, .src = grid(1, WORLD), .dst = grid(WORLD, 1)};
+            world w = {.fault = (fault)f,
+                       .who = who,
+                       .src = grid_of(1, 1, WORLD, WORLD),
+                       .dst = grid_of(1, WORLD, 1, WORLD)};
             ranks_run(WORLD, &spec, run_rank, &w);
             judge(&w, words[f]);
             lierne_grid_destroy(w.src), lierne_grid_destroy(w.dst);
@@ -166,7 +165,7 @@ Test(arguments, of_one_rank_are_the_error_of_all_where_the_context_checks) {
 Test(arguments, earlier_ranks_get_the_error_at_the_end) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     const int64_t shape[2] = {SAMPLES, WIDTH};
-    lierne_grid *src = grid(1, WORLD), *dst = grid(WORLD, 1);
+    lierne_grid *src = grid_of(1, 1, WORLD, WORLD), *dst = grid_of(1, WORLD, 1, WORLD);
     lierne_bridge_spec bridge = {.size = sizeof bridge,
                                  .src = src,
                                  .dst = dst,
@@ -178,11 +177,11 @@ Test(arguments, earlier_ranks_get_the_error_at_the_end) {
         lierne_sim *sim;
         plans p[WORLD] = {0};
         lierne_request *q[WORLD] = {0};
-        cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, WORLD, &spec));
         for (int r = 0; r < WORLD; r++) {
             lierne_context *context = lierne_sim_get_context(sim, r);
-            cr_assert_eq(lierne_plan_create_bridge(&p[r].bridge, context, &bridge), LIERNE_OK);
-            cr_assert_eq(lierne_coalesced_create(&p[r].exchange, &p[r].bridge, 1), LIERNE_OK);
+            assert_ok(lierne_plan_create_bridge(&p[r].bridge, context, &bridge));
+            assert_ok(lierne_coalesced_create(&p[r].exchange, &p[r].bridge, 1));
         }
         for (int r = 0; r < WORLD; r++) {
             const void *in = p[r].in;
@@ -204,10 +203,10 @@ Test(arguments, earlier_ranks_get_the_error_at_the_end) {
                          lierne_last_error());
         }
         for (int r = 0; r < WORLD; r++) {
-            cr_assert_eq(lierne_coalesced_destroy(p[r].exchange), LIERNE_OK);
-            cr_assert_eq(lierne_plan_destroy(p[r].bridge), LIERNE_OK);
+            assert_ok(lierne_coalesced_destroy(p[r].exchange));
+            assert_ok(lierne_plan_destroy(p[r].bridge));
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }

@@ -1,6 +1,7 @@
 /* Balanced routing: how much the busiest ranks move, against the bound; the bound against a
  * formula; the bits against those of direct routing. That results are right is tested by all cases
  * with LIERNE_TEST_ROUTING=balanced (tests/cli/test_balance.sh). */
+#include "unit/expect.h"
 #include "unit/holding.h"
 #include "unit/random_case.h"
 #include "unit/redistribute_case.h"
@@ -28,7 +29,7 @@ typedef struct load {
 
 static void add_load(load *l, const lierne_plan *plan, lierne_direction d) {
     lierne_report report = {.size = sizeof report};
-    cr_assert_eq(lierne_plan_get_report(&report, plan, d), LIERNE_OK);
+    assert_ok(lierne_plan_get_report(&report, plan, d));
     l->received += report.received_bytes;
     l->minimum += report.min_bytes;
     l->stages = report.stages > l->stages ? report.stages : l->stages;
@@ -41,7 +42,7 @@ static void load_of(const bridge_case *c, load loads[2]) {
     lierne_sim *sim;
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = c->nodes};
     memset(loads, 0, 2 * sizeof *loads);
-    cr_assert_eq(lierne_sim_create(&sim, c->world, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, c->world, &spec));
     for (int r = 0; r < c->world; r++) {
         lierne_plan *plan;
         cr_assert_eq(case_plan(&plan, lierne_sim_get_context(sim, r), c), LIERNE_OK, "%s",
@@ -160,7 +161,7 @@ static bool compare_bound(uint64_t seed) {
     unsigned have[HOLDING_MOST] = {0}, need[HOLDING_MOST] = {0};
     holding_find(src, &c, have);
     holding_find(dst, &c, need);
-    cr_assert_eq(lierne_redistribute_get_bound(&received, &sent, src, dst), LIERNE_OK);
+    assert_ok(lierne_redistribute_get_bound(&received, &sent, src, dst));
     int64_t expected = holding_most_sent(have, need, n, c.world) * bytes;
     cr_assert_eq(sent, expected, "seed %llu: sent %lld, formula %lld\n%s", (unsigned long long)seed,
                  (long long)sent, (long long)expected, redistribute_text(&c));

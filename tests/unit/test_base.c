@@ -1,5 +1,6 @@
 /* Statuses, messages, counted memory, text. */
 #include "base/base.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -63,7 +64,7 @@ Test(base, memory_is_counted_and_fails_on_request) {
     size_t before = lierne_mem_live();
     int *a = NULL;
     LIERNE_VEC(int) v = {0};
-    cr_assert_eq(lierne_alloc(&a, 10, sizeof *a), LIERNE_OK);
+    assert_ok(lierne_alloc(&a, 10, sizeof *a));
     cr_assert_eq(a[9], 0);
     for (int i = 0; i < 100; i++) {
         cr_assert_eq(LIERNE_VEC_PUSH(&v, i), LIERNE_OK);
@@ -72,7 +73,7 @@ Test(base, memory_is_counted_and_fails_on_request) {
     cr_assert_eq(lierne_mem_live(), before + 2);
     lierne_mem_fail_at(2);
     int *b = NULL, *c = a;
-    cr_assert_eq(lierne_alloc(&b, 1, 1), LIERNE_OK);
+    assert_ok(lierne_alloc(&b, 1, 1));
     cr_assert_eq(lierne_alloc(&c, 1, 1), LIERNE_ERR_NO_MEMORY);
     cr_assert_null(c);
     lierne_mem_free(a), lierne_mem_free(b), lierne_mem_free(v.at), lierne_mem_free(NULL);
@@ -106,7 +107,7 @@ Test(base, text_grows_and_remembers_failure) {
     for (int i = 0; i < 1000; i++) {
         lierne_text_add(&text, "%d,", i);
     }
-    cr_assert_eq(lierne_text_take(&text, &out), LIERNE_OK);
+    assert_ok(lierne_text_take(&text, &out));
     cr_assert_eq(strlen(out), 10 * 2 + 90 * 3 + 900 * 4);
     lierne_mem_free(out);
     lierne_mem_fail_at(1);
@@ -114,7 +115,7 @@ Test(base, text_grows_and_remembers_failure) {
     lierne_mem_fail_at(0);
     cr_assert_eq(lierne_text_take(&text, &out), LIERNE_ERR_NO_MEMORY);
     cr_assert_null(out);
-    cr_assert_eq(lierne_text_take(&text, &out), LIERNE_OK);
+    assert_ok(lierne_text_take(&text, &out));
     cr_assert_str_eq(out, "");
     lierne_mem_free(out);
 }
@@ -150,11 +151,9 @@ Test(base, an_error_says_what_was_allocated) {
     void *memory = NULL;
     lierne_mem_fail_at(1);
     cr_expect_eq(lierne_alloc(&memory, 0, 64), LIERNE_ERR_NO_MEMORY);
-    cr_expect(strstr(lierne_last_error(), "no memory for 1 items of 64 bytes"), "%s",
-              lierne_last_error());
+    expect_says("no memory for 1 items of 64 bytes");
     lierne_mem_fail_at(1);
     cr_expect_eq(lierne_realloc(&memory, 0, 8), LIERNE_ERR_NO_MEMORY);
-    cr_expect(strstr(lierne_last_error(), "no memory for 1 items of 8 bytes"), "%s",
-              lierne_last_error());
+    expect_says("no memory for 1 items of 8 bytes");
     lierne_mem_fail_at(0);
 }

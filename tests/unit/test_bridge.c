@@ -10,7 +10,7 @@
 static const int orders3[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
 /* tp x cp x dp in the order-th order, pp 1 put in somewhere. */
-static mesh grid_of(int64_t tp, int64_t cp, int64_t dp, int order, int pp_at) {
+static mesh mesh_in(int64_t tp, int64_t cp, int64_t dp, int order, int pp_at) {
     static const char *const names[3] = {"tp", "cp", "dp"};
     int64_t sizes[3] = {tp, cp, dp};
     mesh g = {.ndims = 4};
@@ -127,8 +127,8 @@ static void all_pairs(int world) {
                                      .batch = 2 * wide,
                                      .sequence = 2 * cp,
                                      .hidden = 3};
-                    c.src = grid_of(world / src_dp, 1, src_dp, o % 2 ? 5 : 0, pairs % 4);
-                    c.dst = grid_of(world / dp / cp, cp, dp, o / 2, pairs / 4 % 4);
+                    c.src = mesh_in(world / src_dp, 1, src_dp, o % 2 ? 5 : 0, pairs % 4);
+                    c.dst = mesh_in(world / dp / cp, cp, dp, o / 2, pairs / 4 % 4);
                     c.dtype = dtypes[pairs % 8];
                     set_axes(&c, pairs);
                     must_work(&c, NULL);

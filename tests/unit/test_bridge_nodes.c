@@ -1,6 +1,7 @@
 /* Which replica supplies whom: one of the own node where there is one, otherwise each in turn. */
 #include "base/base.h"
 #include "lierne/redistribute.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 
@@ -21,9 +22,9 @@ static lierne_layout *layout(int64_t tp, int64_t dp) {
                                .placements = placements};
     lierne_grid *g;
     lierne_layout *l;
-    cr_assert_eq(lierne_grid_create(&g, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&g, &grid));
     spec.grid = g;
-    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
+    assert_ok(lierne_layout_create(&l, &spec));
     lierne_grid_destroy(g);
     return l;
 }
@@ -35,7 +36,7 @@ static void plan_all(int64_t from_tp, int64_t to_tp, const int *nodes, visit *lo
     lierne_layout *from = layout(from_tp, WORLD / from_tp), *to = layout(to_tp, WORLD / to_tp);
     for (int r = 0; r < WORLD; r++) {
         lierne_route *route;
-        cr_assert_eq(lierne_route_create_redistribute(&route, NULL, from, to, r, nodes), LIERNE_OK);
+        assert_ok(lierne_route_create_redistribute(&route, NULL, from, to, r, nodes));
         look(r, &route->stages.at[0].recvs, nodes);
         lierne_route_destroy(route);
     }

@@ -2,6 +2,7 @@
  * in every order of the dims: the gradient has the output's shape, unless it is compact, and the
  * values are right; or the bridge is rejected with the reason. */
 #include "unit/bridge_case.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -157,9 +158,9 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
     lierne_grid *src, *dst;
     lierne_sim *sim;
     lierne_plan *plan;
-    cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&dst, &grid));
     grid.sizes = (const int64_t[]){4, 1, 1};
-    cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&src, &grid));
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = src,
                                .dst = dst,
@@ -170,13 +171,12 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
                                .gradient_owner = LIERNE_GRADIENT_OWNER_ROWS,
                                .row_owner = map,
                                .dst_placements = placed};
-    cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 4, NULL));
     for (int output = 0; output < 2; output++) {
         spec.output = (lierne_bridge_output)output;
         for (int r = 0; r < 4; r++) {
             int64_t out, gradient, at[4], lies[4];
-            cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec),
-                         LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec));
             lierne_plan_get_elements(NULL, &out, plan, LIERNE_DIRECTION_FORWARD);
             lierne_plan_get_elements(&gradient, NULL, plan, LIERNE_DIRECTION_ADJOINT);
             cr_assert(out == 12 && gradient == 12, "%d and %d elements", (int)out, (int)gradient);
@@ -187,6 +187,6 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
             lierne_plan_destroy(plan);
         }
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }

@@ -5,6 +5,7 @@
 #include "lierne/node.h"
 #include "lierne/oob.h"
 #include "lierne/sim.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <glob.h>
@@ -79,8 +80,8 @@ static void open_world(world *w) {
     static const int64_t sizes[] = {1, 1}, shape[] = {2, 3};
     const lierne_grid_spec grid = {
         .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = 1};
-    cr_assert_eq(lierne_grid_create(&w->grid, &grid), LIERNE_OK);
-    cr_assert_eq(lierne_sim_create(&w->sim, 1, NULL), LIERNE_OK);
+    assert_ok(lierne_grid_create(&w->grid, &grid));
+    assert_ok(lierne_sim_create(&w->sim, 1, NULL));
     w->context = lierne_sim_get_context(w->sim, 0);
     w->bridge = (lierne_bridge_spec){.size = sizeof w->bridge,
                                      .src = w->grid,
@@ -89,14 +90,13 @@ static void open_world(world *w) {
                                      .shape = shape,
                                      .dtype = LIERNE_DTYPE_F32,
                                      .sequence_axis = -1};
-    cr_assert_eq(lierne_plan_create_bridge(&w->plan, w->context, &w->bridge), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_plan_create_bridge(&w->plan, w->context, &w->bridge));
 }
 
 static void close_world(world *w) {
-    cr_assert_eq(lierne_coalesced_destroy(w->coalesced), LIERNE_OK);
-    cr_assert_eq(lierne_plan_destroy(w->plan), LIERNE_OK);
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_coalesced_destroy(w->coalesced));
+    assert_ok(lierne_plan_destroy(w->plan));
+    assert_ok(lierne_sim_destroy(w->sim));
     lierne_grid_destroy(w->grid);
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -242,21 +242,20 @@ static void execute_badly(world *w) {
     BAD(lierne_plan_reduce, w->plan, LIERNE_REDUCTION_MAX, w->out, w->in, NULL);
     BAD(lierne_plan_forward_begin, NULL, w->plan, w->out, w->in, NULL);
     BAD(lierne_plan_adjoint_begin, &request, w->plan, w->out, NULL, NULL);
-    cr_assert_eq(lierne_plan_forward_begin(&request, w->plan, w->out, w->in, NULL), LIERNE_OK);
+    assert_ok(lierne_plan_forward_begin(&request, w->plan, w->out, w->in, NULL));
     BAD(lierne_plan_destroy, w->plan);
     BAD(lierne_sim_destroy_all, w->sim);
     BAD(lierne_request_test, NULL, request);
-    cr_assert_eq(lierne_request_end(request), LIERNE_OK);
+    assert_ok(lierne_request_end(request));
     BAD(lierne_request_end, request);
     BAD(lierne_coalesced_create, &w->coalesced, &w->plan, -1);
-    cr_assert_eq(lierne_coalesced_create(&w->coalesced, &w->plan, 1), LIERNE_OK);
+    assert_ok(lierne_coalesced_create(&w->coalesced, &w->plan, 1));
     BAD(lierne_coalesced_get_messages, NULL, NULL, NULL, LIERNE_DIRECTION_FORWARD);
     BAD(lierne_coalesced_begin, w->coalesced, LIERNE_DIRECTION_FORWARD, NULL, &in, NULL);
     BAD(lierne_coalesced_end, w->coalesced, LIERNE_DIRECTION_ADJOINT);
-    cr_assert_eq(lierne_coalesced_begin(w->coalesced, LIERNE_DIRECTION_FORWARD, &out, &in, NULL),
-                 LIERNE_OK);
+    assert_ok(lierne_coalesced_begin(w->coalesced, LIERNE_DIRECTION_FORWARD, &out, &in, NULL));
     BAD(lierne_coalesced_destroy, w->coalesced);
-    cr_assert_eq(lierne_coalesced_end(w->coalesced, LIERNE_DIRECTION_FORWARD), LIERNE_OK);
+    assert_ok(lierne_coalesced_end(w->coalesced, LIERNE_DIRECTION_FORWARD));
 }
 
 /* A run of one operation that is held. */
@@ -267,20 +266,19 @@ static lierne_run *begin_run(const world *w) {
     int index;
     local.kind = LIERNE_OPERATION_LOCAL;
     local.held = 1;
-    cr_assert_eq(lierne_schedule_create(&s, 0), LIERNE_OK);
+    assert_ok(lierne_schedule_create(&s, 0));
     BAD(lierne_schedule_add_group, &index, s, NULL);
-    cr_assert_eq(lierne_schedule_add_operation(&index, s, &local), LIERNE_OK);
+    assert_ok(lierne_schedule_add_operation(&index, s, &local));
     BAD(lierne_schedule_isolate, &(lierne_schedule *){NULL}, s, NULL);
-    cr_assert_eq(lierne_schedule_freeze(s), LIERNE_OK);
+    assert_ok(lierne_schedule_freeze(s));
     BAD(lierne_schedule_add_operation, &index, s, &local);
     BAD(lierne_schedule_get_operation, NULL, s, 1);
     BAD(lierne_run_create, &run, w->context, NULL, NULL);
-    cr_assert_eq(lierne_run_create(&run, w->context, s, NULL), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_run_create(&run, w->context, s, NULL));
     lierne_schedule_destroy(s);
     BAD(lierne_run_end, run);
     BAD(lierne_run_resume, run, 0);
-    cr_assert_eq(lierne_run_begin(run, NULL, NULL), LIERNE_OK);
+    assert_ok(lierne_run_begin(run, NULL, NULL));
     return run;
 }
 
@@ -310,9 +308,9 @@ static void schedule_badly(const world *w) {
     BAD(lierne_run_get_created, &(lierne_schedule_group){.size = sizeof(lierne_schedule_group)},
         run, 0);
     BAD(lierne_run_get_trace, &(char *){NULL}, run);
-    cr_assert_eq(lierne_run_resume(run, 0), LIERNE_OK);
-    cr_assert_eq(lierne_run_end(run), LIERNE_OK);
-    cr_assert_eq(lierne_run_destroy(run), LIERNE_OK);
+    assert_ok(lierne_run_resume(run, 0));
+    assert_ok(lierne_run_end(run));
+    assert_ok(lierne_run_destroy(run));
 }
 
 Test(call_names, every_message_begins_with_the_function_called) {

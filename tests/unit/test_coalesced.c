@@ -5,6 +5,7 @@
 #include "lierne/sim.h"
 #include "mesh.h"
 #include "numbers.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -12,11 +13,6 @@
 #include <time.h>
 
 enum { RANKS = 8, PLANS = 3 };
-
-static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
-    const mesh m = mesh_of("tcd", (int)tp, (int)cp, (int)dp);
-    return mesh_grid(&m, RANKS);
-}
 
 /* Vision tp2 dp4 in f32, audio tp1 dp8 in bf16, and a third one with a second stage, to one LLM. */
 typedef struct world {
@@ -32,10 +28,11 @@ static const lierne_dtype dtypes[PLANS] = {LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16, 
 
 static void plan_all(world *w, int check) {
     lierne_context_spec context = {.size = sizeof context, .timeout = 120, .check = check};
-    lierne_grid *src[PLANS] = {grid(2, 1, 4), grid(1, 1, 8), grid(8, 1, 1)};
-    lierne_grid *dst = grid(2, 4, 1);
+    lierne_grid *src[PLANS] = {grid_of(2, 1, 4, RANKS), grid_of(1, 1, 8, RANKS),
+                               grid_of(8, 1, 1, RANKS)};
+    lierne_grid *dst = grid_of(2, 4, 1, RANKS);
     memset(w, 0, sizeof *w);
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, RANKS, &context));
     for (int r = 0; r < RANKS; r++) {
         for (int p = 0; p < PLANS; p++) {
             lierne_bridge_spec spec = {.size = sizeof spec,
@@ -46,12 +43,10 @@ static void plan_all(world *w, int check) {
                                        .dtype = dtypes[p],
                                        .batch_axis = p % 2,
                                        .sequence_axis = 1 - p % 2};
-            cr_assert_eq(lierne_plan_create_bridge(&w->plans[r][p],
-                                                   lierne_sim_get_context(w->sim, r), &spec),
-                         LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_plan_create_bridge(&w->plans[r][p], lierne_sim_get_context(w->sim, r),
+                                                &spec));
         }
-        cr_assert_eq(lierne_coalesced_create(&w->coalesced[r], w->plans[r], PLANS), LIERNE_OK, "%s",
-                     lierne_last_error());
+        assert_ok(lierne_coalesced_create(&w->coalesced[r], w->plans[r], PLANS));
     }
     for (int p = 0; p < PLANS; p++) {
         lierne_grid_destroy(src[p]);
@@ -152,19 +147,18 @@ static void run_apart(world *w, lierne_direction d) {
                          0);
         }
         for (int r = 0; r < RANKS; r++) {
-            cr_assert_eq(lierne_request_end(q[r]), LIERNE_OK);
+            assert_ok(lierne_request_end(q[r]));
         }
     }
 }
 
 static void begin_coalesced(world *w, int r, lierne_direction d) {
-    cr_assert_eq(lierne_coalesced_begin(w->coalesced[r], d, (void *const *)w->out[d][r],
-                                        (const void *const *)w->in[d][r], NULL),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_coalesced_begin(w->coalesced[r], d, (void *const *)w->out[d][r],
+                                     (const void *const *)w->in[d][r], NULL));
 }
 
 static void end_coalesced(world *w, int r, lierne_direction d) {
-    cr_assert_eq(lierne_coalesced_end(w->coalesced[r], d), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_coalesced_end(w->coalesced[r], d));
 }
 
 static void run_together(world *w, lierne_direction d) {
@@ -178,25 +172,23 @@ static void run_together(world *w, lierne_direction d) {
 
 static void close_all(world *w) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_destroy(w->coalesced[r]), LIERNE_OK);
+        assert_ok(lierne_coalesced_destroy(w->coalesced[r]));
         for (int p = 0; p < PLANS; p++) {
-            cr_assert_eq(lierne_plan_destroy(w->plans[r][p]), LIERNE_OK);
+            assert_ok(lierne_plan_destroy(w->plans[r][p]));
             for (int d = 0; d < 2; d++) {
                 free(w->in[d][r][p]);
                 free(w->out[d][r][p]);
             }
         }
     }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(w->sim));
 }
 
 /* Messages that a rank sends: of its plans one by one, and coalesced. */
 static void count_messages(const world *w, int d, int64_t *apart, int64_t *together) {
     for (int r = 0; r < RANKS; r++) {
         int64_t sent;
-        cr_assert_eq(lierne_coalesced_get_messages(&sent, NULL, w->coalesced[r],
-                                                   (lierne_direction)d),
-                     LIERNE_OK);
+        assert_ok(lierne_coalesced_get_messages(&sent, NULL, w->coalesced[r], (lierne_direction)d));
         *together += sent;
         for (int p = 0; p < PLANS; p++) {
             lierne_report report = {.size = sizeof report};
@@ -259,7 +251,7 @@ Test(coalesced, both_directions_at_once) {
  * data.
  */
 Test(coalesced, plans_in_another_order_on_one_rank) {
-    lierne_grid *src = grid(2, 1, 4), *dst = grid(2, 4, 1);
+    lierne_grid *src = grid_of(2, 1, 4, RANKS), *dst = grid_of(2, 4, 1, RANKS);
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = src,
                                .dst = dst,
@@ -270,11 +262,10 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
     for (int odd = 0; odd < RANKS; odd++) {
         lierne_sim *sim;
         lierne_plan *plans[RANKS][3];
-        cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, RANKS, NULL));
         for (int i = 0; i < RANKS * 3; i++) {
-            cr_assert_eq(lierne_plan_create_bridge(&plans[i % RANKS][i / RANKS],
-                                                   lierne_sim_get_context(sim, i % RANKS), &spec),
-                         LIERNE_OK);
+            assert_ok(lierne_plan_create_bridge(&plans[i % RANKS][i / RANKS],
+                                                lierne_sim_get_context(sim, i % RANKS), &spec));
         }
         for (int r = 0; r < RANKS; r++) {
             lierne_plan *order[3] = {plans[r][0], plans[r][r == odd ? 2 : 1],
@@ -287,12 +278,12 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
                          odd, r, lierne_last_error());
             cr_assert(!told || strstr(lierne_last_error(), "plans[1] differs between ranks: "),
                       "%s", lierne_last_error());
-            cr_assert_eq(lierne_coalesced_destroy(x), LIERNE_OK);
+            assert_ok(lierne_coalesced_destroy(x));
         }
         for (int i = 0; i < RANKS * 3; i++) {
-            cr_assert_eq(lierne_plan_destroy(plans[i % RANKS][i / RANKS]), LIERNE_OK);
+            assert_ok(lierne_plan_destroy(plans[i % RANKS][i / RANKS]));
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
@@ -306,13 +297,13 @@ Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
     plan_all(&other, 0);
     make_buffers(&w);
     make_buffers(&other);
-    cr_assert_eq(lierne_plan_destroy(w.plans[0][1]), LIERNE_ERR_BUSY);
-    cr_assert(strstr(lierne_last_error(), "coalesced plans or runs (1 of them) hold the plan"));
+    assert_error(lierne_plan_destroy(w.plans[0][1]), LIERNE_ERR_BUSY,
+                 "coalesced plans or runs (1 of them) hold the plan");
     cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_ERR_INVALID);
     lierne_plan *mixed[2] = {w.plans[0][0], other.plans[0][0]};
-    cr_assert_eq(lierne_coalesced_create(&x, mixed, 2), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "plan 1 is of another context"));
+    assert_error(lierne_coalesced_create(&x, mixed, 2), LIERNE_ERR_INVALID,
+                 "plan 1 is of another context");
     cr_assert_null(x);
     cr_assert_eq(lierne_coalesced_begin(NULL, LIERNE_DIRECTION_FORWARD, out, in, NULL),
                  LIERNE_ERR_INVALID);
@@ -325,31 +316,29 @@ Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
     cr_assert_eq(lierne_coalesced_end(w.coalesced[0], (lierne_direction)7), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_coalesced_get_messages(NULL, NULL, NULL, LIERNE_DIRECTION_FORWARD),
                  LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_coalesced_destroy(NULL), LIERNE_OK);
-    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD,
-                                        (void *const *)w.out[0][0], (const void *const *)w.in[0][0],
-                                        NULL),
-                 LIERNE_OK);
+    assert_ok(lierne_coalesced_destroy(NULL));
+    assert_ok(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD,
+                                     (void *const *)w.out[0][0], (const void *const *)w.in[0][0],
+                                     NULL));
     cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD,
                                         (void *const *)w.out[0][0], (const void *const *)w.in[0][0],
                                         NULL),
                  LIERNE_ERR_BUSY);
     cr_assert_eq(lierne_coalesced_destroy(w.coalesced[0]), LIERNE_ERR_BUSY);
     for (int r = 1; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_begin(w.coalesced[r], LIERNE_DIRECTION_FORWARD,
-                                            (void *const *)w.out[0][r],
-                                            (const void *const *)w.in[0][r], NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_coalesced_begin(w.coalesced[r], LIERNE_DIRECTION_FORWARD,
+                                         (void *const *)w.out[0][r],
+                                         (const void *const *)w.in[0][r], NULL));
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_end(w.coalesced[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
+        assert_ok(lierne_coalesced_end(w.coalesced[r], LIERNE_DIRECTION_FORWARD));
     }
     close_all(&w);
     close_all(&other);
 }
 
 Test(coalesced, running_out_of_memory_leaves_nothing) {
-    lierne_grid *g = grid(2, 1, 4), *h = grid(2, 4, 1);
+    lierne_grid *g = grid_of(2, 1, 4, RANKS), *h = grid_of(2, 4, 1, RANKS);
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = g,
                                .dst = h,
@@ -371,9 +360,9 @@ Test(coalesced, running_out_of_memory_leaves_nothing) {
         cr_assert((status == LIERNE_OK) == (x != NULL));
         cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY);
         lierne_coalesced_destroy(x);
-        cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_destroy(plans[1]), LIERNE_OK);
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[0]));
+        assert_ok(lierne_plan_destroy(plans[1]));
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_grid_destroy(g), lierne_grid_destroy(h);
 }
@@ -387,15 +376,12 @@ Test(coalesced, preparing_takes_time_in_proportion_to_the_messages) {
     lierne_sim *sim;
     lierne_plan *plans[2];
     lierne_coalesced *coalesced;
-    cr_assert_eq(lierne_sim_create(&sim, MANY, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, MANY, NULL));
     for (int p = 0; p < 2; p++) {
-        cr_assert_eq(lierne_plan_create_all_to_all(&plans[p], lierne_sim_get_context(sim, 5),
-                                                   &spec),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_plan_create_all_to_all(&plans[p], lierne_sim_get_context(sim, 5), &spec));
     }
     clock_t start = clock();
-    cr_assert_eq(lierne_coalesced_create(&coalesced, plans, 2), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_coalesced_create(&coalesced, plans, 2));
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     cr_expect_lt(seconds, 2, "%.1f seconds", seconds);
     lierne_coalesced_destroy(coalesced);

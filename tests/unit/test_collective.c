@@ -6,6 +6,7 @@
 #include "streams.h"
 #include "transports.h"
 #include "unit/collective_case.h"
+#include "unit/expect.h"
 #include "unit/ranks.h"
 
 #include <criterion/criterion.h>
@@ -30,7 +31,7 @@ static void plan_one(lierne_context *context, void *shared) {
 /* n: ranks of the world, of which those of the case are some. */
 static void open_world(world *w, const collective_case *c, int n) {
     *w = (world){.c = c, .n = n};
-    cr_assert_eq(lierne_sim_create(&w->sim, n, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, n, NULL));
     w->transports = test_transports_attach_asked(w->sim, n);
     w->streams = test_streams_attach_asked(w->sim, n);
     if (collective_case_waits(c)) {
@@ -48,9 +49,9 @@ static void open_world(world *w, const collective_case *c, int n) {
 
 static void close_world(world *w) {
     for (int r = 0; r < w->n; r++) {
-        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(w->plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(w->sim));
     test_streams_destroy(w->streams);
     cr_assert(test_transports_destroy(w->transports));
 }
@@ -73,13 +74,11 @@ static void check_sizes(const world *w) {
     for (int r = 0; r < w->n; r++) {
         int place = collective_case_place(w->c, r), naxes;
         int64_t in, out, in_shape[LIERNE_MAX_AXES], out_shape[LIERNE_MAX_AXES];
-        cr_assert_eq(lierne_plan_get_elements(&in, &out, w->plans[r], LIERNE_DIRECTION_FORWARD),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_get_elements(&in, &out, w->plans[r], LIERNE_DIRECTION_FORWARD));
         cr_expect_eq(in, collective_case_in(w->c, place));
         cr_expect_eq(out, collective_case_out(w->c, place));
-        cr_assert_eq(lierne_plan_get_shape(&naxes, in_shape, out_shape, w->plans[r],
-                                           LIERNE_DIRECTION_FORWARD),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_get_shape(&naxes, in_shape, out_shape, w->plans[r],
+                                        LIERNE_DIRECTION_FORWARD));
         cr_expect(naxes == 1 && in_shape[0] == in && out_shape[0] == out);
     }
 }
@@ -210,21 +209,20 @@ Test(collective, members_of_a_larger_world) {
     lierne_request *requests[3];
     int32_t out[3][3];
     const int32_t in[3] = {20, 50, 110};
-    cr_assert_eq(lierne_sim_create(&sim, 12, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, 12, &spec));
     for (int i = 0; i < 3; i++) {
         lierne_context *context = lierne_sim_get_context(sim, members[i]);
-        cr_assert_eq(lierne_plan_create_all_gather(&plans[i], context, &gather), LIERNE_OK);
+        assert_ok(lierne_plan_create_all_gather(&plans[i], context, &gather));
     }
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(lierne_plan_forward_begin(&requests[i], plans[i], out[i], &in[i], NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&requests[i], plans[i], out[i], &in[i], NULL));
     }
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(lierne_request_end(requests[i]), LIERNE_OK);
+        assert_ok(lierne_request_end(requests[i]));
         cr_expect_eq(memcmp(out[i], in, sizeof in), 0);
         lierne_plan_destroy(plans[i]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 /* Random floats: lierne's bits are those of an executor that reads the public routes alone. */
@@ -362,26 +360,25 @@ static void check_order(lierne_collective_algorithm algorithm, const int *ranks,
     lierne_plan *plans[4];
     lierne_request *requests[4];
     float in[4][9], out[4][9];
-    cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 4, NULL));
     for (int r = 0; r < 4; r++) {
         lierne_context *context = lierne_sim_get_context(sim, r);
-        cr_assert_eq(lierne_plan_create_all_reduce(&plans[r], context, &spec), LIERNE_OK);
+        assert_ok(lierne_plan_create_all_reduce(&plans[r], context, &spec));
         for (int e = 0; e < 9; e++) {
             in[r][e] = terms[r];
         }
     }
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL));
     }
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
+        assert_ok(lierne_request_end(requests[r]));
         for (int e = 0; e < 9; e++) {
             cr_expect(out[r][e] == wanted, "rank %d, element %d: %g", r, e, (double)out[r][e]);
         }
         lierne_plan_destroy(plans[r]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 Test(collective, sums_follow_the_order_of_the_list) {
@@ -402,7 +399,7 @@ Test(collective, coalesced_with_one_another) {
     lierne_coalesced *together[N];
     double in[N][3][64], out[N][3][64];
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, N, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, N, NULL));
     for (int p = 0; p < 3; p++) {
         cases[p] =
             (collective_case){.kind = kinds[p], .n = N, .even = p == 0, .dtype = LIERNE_DTYPE_F64};
@@ -418,16 +415,15 @@ Test(collective, coalesced_with_one_another) {
                 in[r][p][e] = collective_case_x(&cases[p], r, e);
             }
         }
-        cr_assert_eq(lierne_coalesced_create(&together[r], plans[r], 3), LIERNE_OK);
+        assert_ok(lierne_coalesced_create(&together[r], plans[r], 3));
     }
     for (int r = 0; r < N; r++) {
-        cr_assert_eq(lierne_coalesced_begin(together[r], LIERNE_DIRECTION_FORWARD,
-                                            (void *[]){out[r][0], NULL, out[r][2]},
-                                            (const void *[]){in[r][0], NULL, in[r][2]}, NULL),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_coalesced_begin(together[r], LIERNE_DIRECTION_FORWARD,
+                                         (void *[]){out[r][0], NULL, out[r][2]},
+                                         (const void *[]){in[r][0], NULL, in[r][2]}, NULL));
     }
     for (int r = 0; r < N; r++) {
-        cr_assert_eq(lierne_coalesced_end(together[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
+        assert_ok(lierne_coalesced_end(together[r], LIERNE_DIRECTION_FORWARD));
         for (int p = 0; p < 3; p++) {
             for (int64_t e = 0; e < collective_case_out(&cases[p], r); e++) {
                 cr_expect(out[r][p][e] == collective_case_forward(&cases[p], r, e));
@@ -438,7 +434,7 @@ Test(collective, coalesced_with_one_another) {
             lierne_plan_destroy(plans[r][p]);
         }
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 /* A reduce-scatter that averages and then an all-gather, as one plan, are the all-reduce: the same
@@ -460,13 +456,13 @@ Test(collective, composed_to_an_all_reduce) {
     float in[N][N * C], out[2][N][N * C];
     lierne_request *requests[N];
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, N, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, N, NULL));
     for (int r = 0; r < N; r++) {
         lierne_context *context = lierne_sim_get_context(sim, r);
-        cr_assert_eq(lierne_plan_create_reduce_scatter(&first[r], context, &scatter), LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_all_gather(&second[r], context, &gather), LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_composed(&plans[0][r], first[r], second[r]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_all_reduce(&plans[1][r], context, &reduce), LIERNE_OK);
+        assert_ok(lierne_plan_create_reduce_scatter(&first[r], context, &scatter));
+        assert_ok(lierne_plan_create_all_gather(&second[r], context, &gather));
+        assert_ok(lierne_plan_create_composed(&plans[0][r], first[r], second[r]));
+        assert_ok(lierne_plan_create_all_reduce(&plans[1][r], context, &reduce));
         for (int i = 0; i < N * C; i++) {
             in[r][i] = (float)(i * i + 3 * r) / 7.0f;
         }
@@ -474,12 +470,10 @@ Test(collective, composed_to_an_all_reduce) {
     for (int p = 0; p < 2; p++) {
         memset(out[p], 0xa5, sizeof out[p]);
         for (int r = 0; r < N; r++) {
-            cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[p][r], out[p][r], in[r],
-                                                   NULL),
-                         LIERNE_OK);
+            assert_ok(lierne_plan_forward_begin(&requests[r], plans[p][r], out[p][r], in[r], NULL));
         }
         for (int r = 0; r < N; r++) {
-            cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
+            assert_ok(lierne_request_end(requests[r]));
             cr_expect_eq(memcmp(out[p][r], out[0][0], sizeof out[0][0]), 0);
             lierne_plan_destroy(plans[p][r]);
         }
@@ -488,7 +482,7 @@ Test(collective, composed_to_an_all_reduce) {
         lierne_plan_destroy(first[r]);
         lierne_plan_destroy(second[r]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 /* Nobody is through before the last one has begun. */
@@ -503,7 +497,7 @@ static void check_barrier(int n, int late) {
             int r = (late + 1 + i) % n;
             for (int k = 0; k < i * 20 * n; k++) {
                 int tested = (late + 1 + k % i) % n;
-                cr_assert_eq(lierne_request_test(&done, requests[tested]), LIERNE_OK);
+                assert_ok(lierne_request_test(&done, requests[tested]));
                 cr_assert_eq(done, 0, "%d ranks, %d late: rank %d is through", n, late, tested);
             }
             lierne_status status =
@@ -512,7 +506,7 @@ static void check_barrier(int n, int late) {
             cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < n; r++) {
-            cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_request_end(requests[r]));
         }
     }
     close_world(&w);
@@ -528,7 +522,7 @@ Test(collective, a_barrier_holds_until_all_have_begun) {
 
 static lierne_report report_of(const lierne_plan *plan, lierne_direction direction) {
     lierne_report report = {.size = sizeof report};
-    cr_assert_eq(lierne_plan_get_report(&report, plan, direction), LIERNE_OK);
+    assert_ok(lierne_plan_get_report(&report, plan, direction));
     return report;
 }
 
@@ -590,7 +584,7 @@ Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
     lierne_context *context;
     lierne_plan *plan;
     lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 5, .dtype = LIERNE_DTYPE_F32};
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&context, NULL));
     setenv("LIERNE_COLLECTIVE", "two_shot", 1);
     cr_expect_str_eq(chosen(8, 16), "two_shot");
     setenv("LIERNE_COLLECTIVE", "one_shot", 1);
@@ -601,5 +595,5 @@ Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
     cr_assert_eq(lierne_plan_create_all_reduce(&plan, context, &spec), LIERNE_ERR_INVALID);
     cr_expect(!plan && strstr(lierne_last_error(), "LIERNE_COLLECTIVE is 'three_shot'"), "%s",
               lierne_last_error());
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_context_destroy(context));
 }

@@ -1,6 +1,7 @@
 /* Plans made of plans: which ones are rejected, and combined buffers; tests/golden and tests/mpi
  * compare their results with serial models. A world of one rank, so all ghosts are of own rows. */
 #include "base/base.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -20,13 +21,12 @@ static lierne_plan *copies(lierne_sim *sim, int64_t nowned, const int64_t *row, 
                                          .width = 1,
                                          .accumulate = accumulate};
     lierne_plan *plan = NULL;
-    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec));
     return plan;
 }
 
 static void close_sim(lierne_sim *sim) {
-    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+    expect_ok(lierne_sim_destroy(sim));
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
@@ -53,12 +53,12 @@ Test(compose, only_plans_that_fit_are_composed) {
         lierne_status status = lierne_plan_create_composed(&plan, first, bad[i]);
         cr_expect(status == LIERNE_ERR_INVALID && !plan, "%s: %s", says[i],
                   lierne_status_name(status));
-        cr_expect(strstr(lierne_last_error(), says[i]), "%s: %s", says[i], lierne_last_error());
-        cr_expect_eq(lierne_plan_destroy(bad[i]), LIERNE_OK);
+        expect_says(says[i]);
+        expect_ok(lierne_plan_destroy(bad[i]));
     }
     cr_expect_eq(lierne_plan_create_composed(NULL, first, first), LIERNE_ERR_INVALID);
-    cr_expect_eq(lierne_plan_destroy(first), LIERNE_OK);
-    cr_expect_eq(lierne_sim_destroy(other), LIERNE_OK);
+    expect_ok(lierne_plan_destroy(first));
+    expect_ok(lierne_sim_destroy(other));
     close_sim(sim);
 }
 
@@ -75,25 +75,23 @@ static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t
                                          .width = width,
                                          .stride = stride};
     lierne_plan *plan = NULL;
-    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec));
     return plan;
 }
 
 /* Elements between rows are not written, so the second plan must not read them. */
 Test(compose, rows_with_gaps_fit_the_same_rows_only) {
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
     const int64_t in[] = {1, 2, -1, 3, 4};
     int64_t out[] = {0, 0, -7, 0, 0};
     lierne_plan *gapped = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
     cr_expect_eq(lierne_plan_create_composed(&plan, gapped, dense), LIERNE_ERR_INVALID);
-    cr_expect(strstr(lierne_last_error(), "gaps between the rows"), "%s", lierne_last_error());
-    cr_assert_eq(lierne_plan_create_composed(&plan, gapped, gapped), LIERNE_OK, "%s",
-                 lierne_last_error());
-    cr_expect_eq(lierne_plan_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
+    expect_says("gaps between the rows");
+    assert_ok(lierne_plan_create_composed(&plan, gapped, gapped));
+    expect_ok(lierne_plan_forward(plan, out, in, NULL));
     cr_expect(out[0] == 1 && out[1] == 2 && out[2] == -7 && out[3] == 3 && out[4] == 4);
-    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    expect_ok(lierne_plan_destroy(plan));
     cr_expect(lierne_plan_destroy(gapped) == LIERNE_OK && lierne_plan_destroy(dense) == LIERNE_OK);
     close_sim(sim);
 }
@@ -108,8 +106,8 @@ Test(compose, shapes_of_plans_of_different_kinds) {
     lierne_sim *sim;
     lierne_grid *grid;
     lierne_plan *bridge, *plan, *rows;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
+    assert_ok(lierne_grid_create(&grid, &g));
     const lierne_bridge_spec spec = {.size = sizeof spec,
                                      .src = grid,
                                      .dst = grid,
@@ -117,22 +115,19 @@ Test(compose, shapes_of_plans_of_different_kinds) {
                                      .shape = shape,
                                      .dtype = LIERNE_DTYPE_I64,
                                      .sequence_axis = 1};
-    cr_assert_eq(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec));
     rows = wide(sim, 4, 3, 3);
-    cr_assert_eq(lierne_plan_create_composed(&plan, bridge, rows), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_plan_create_composed(&plan, bridge, rows));
     for (int d = 0; d < 2; d++) {
         int64_t ends[2][LIERNE_MAX_AXES] = {{0}};
         int naxes;
-        cr_expect_eq(lierne_plan_get_shape(&naxes, ends[d], ends[!d], plan, (lierne_direction)d),
-                     LIERNE_OK);
+        expect_ok(lierne_plan_get_shape(&naxes, ends[d], ends[!d], plan, (lierne_direction)d));
         cr_expect_eq(naxes, 3);
         cr_expect(ends[0][0] == 2 && ends[0][1] == 2 && ends[0][2] == 3);
         cr_expect(ends[1][0] == 2 && ends[1][1] == 3 && ends[1][2] == 1);
     }
     cr_expect(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(bridge) == LIERNE_OK);
-    cr_expect_eq(lierne_plan_destroy(rows), LIERNE_OK);
+    expect_ok(lierne_plan_destroy(rows));
     lierne_grid_destroy(grid);
     close_sim(sim);
 }
@@ -154,16 +149,12 @@ Test(compose, the_transpose_of_a_plan_in_place_is_in_place) {
     int64_t array[] = {10, 20, 5};
     lierne_sim *sim;
     lierne_plan *plan, *turned;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_halo(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK,
-                 "%s", lierne_last_error());
-    cr_assert_eq(lierne_plan_create_transposed(&turned, plan), LIERNE_OK, "%s",
-                 lierne_last_error());
-    cr_expect_eq(lierne_plan_forward(turned, array, array, NULL), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
+    assert_ok(lierne_plan_create_halo(&plan, lierne_sim_get_context(sim, 0), &spec));
+    assert_ok(lierne_plan_create_transposed(&turned, plan));
+    expect_ok(lierne_plan_forward(turned, array, array, NULL));
     cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 0);
-    cr_expect_eq(lierne_plan_adjoint(turned, array, array, NULL), LIERNE_OK, "%s",
-                 lierne_last_error());
+    expect_ok(lierne_plan_adjoint(turned, array, array, NULL));
     cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 15);
     cr_expect(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(turned) == LIERNE_OK);
     close_sim(sim);

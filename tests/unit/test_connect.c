@@ -7,6 +7,7 @@
 #include "mesh.h"
 #include "rank_threads.h"
 #include "runtime/context/context.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -26,16 +27,11 @@ typedef struct outputs {
     char fault[RANKS][256];
 } outputs;
 
-static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
-    const mesh m = mesh_of("tcd", (int)tp, (int)cp, (int)dp);
-    return mesh_grid(&m, RANKS);
-}
-
 /* Two stages with sums in the adjoint; the batch is axis 0 or 1, so that blocks are strided. */
 static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, int kind) {
     static const int64_t shape[3] = {8, 6, 4};
-    lierne_grid *src = kind == 2 ? grid_of(1, 1, 8) : grid_of(8, 1, 1);
-    lierne_grid *dst = kind == 2 ? grid_of(2, 2, 2) : grid_of(1, 4, 2);
+    lierne_grid *src = kind == 2 ? grid_of(1, 1, 8, RANKS) : grid_of(8, 1, 1, RANKS);
+    lierne_grid *dst = kind == 2 ? grid_of(2, 2, 2, RANKS) : grid_of(1, 4, 2, RANKS);
     const lierne_bridge_spec spec = {.size = sizeof spec,
                                      .src = src,
                                      .dst = dst,
@@ -190,7 +186,7 @@ static outputs *outputs_over(unsigned pairs) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
     outputs *o = malloc(sizeof *o);
     memset(o, 0xa5, sizeof *o);
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, &spec));
     test_connected *t = pairs ? test_connected_attach(sim, RANKS, pairs) : NULL;
     rank_threads(sim, RANKS, run_program, o);
     for (int r = 0; r < RANKS; r++) {
@@ -201,7 +197,7 @@ static outputs *outputs_over(unsigned pairs) {
         cr_assert(ways[0] > 100 && ways[1] > 100 && ways[2] > 100,
                   "%zu shown, %zu packed, %zu moved", ways[0], ways[1], ways[2]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_destroy(sim));
     cr_assert(test_connected_destroy(t), "messages are left");
     cr_assert_eq(lierne_mem_live(), live);
     return o;
@@ -298,13 +294,13 @@ Test(connect, a_rank_that_cannot_connect_fails_the_plan_on_all) {
         lierne_sim *sim;
         const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
         refusal c = {.odd = odd};
-        cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, RANKS, &spec));
         c.transport = test_connected_attach(sim, RANKS, 7);
         rank_threads(sim, RANKS, run_refusal, &c);
         for (int r = 0; r < RANKS; r++) {
             cr_expect_str_empty(c.fault[r], "rank %d cannot, rank %d: %s", odd, r, c.fault[r]);
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_sim_destroy(sim));
         test_connected_destroy(c.transport);
         cr_assert_eq(lierne_mem_live(), 0);
     }

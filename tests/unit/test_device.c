@@ -6,6 +6,7 @@
 #include "runtime/context/context.h"
 #include "runtime/execute/stream.h"
 #include "tasks.h"
+#include "unit/expect.h"
 #include "unit/plan_case.h"
 
 #include <criterion/criterion.h>
@@ -78,7 +79,7 @@ static lierne_context *open_context(void) {
     memory.zero = NULL;
     memory.reduce = NULL;
     begun = finished = 0;
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&context, NULL));
     context->memory = &memory;
     context->device = 7;
     context->stream_driver = &driver;
@@ -97,8 +98,7 @@ static lierne_plan *make_plan(lierne_context *context) {
     spec.row = row;
     spec.width = WIDTH;
     spec.dtype = LIERNE_DTYPE_F32;
-    cr_assert_eq(lierne_plan_create_references(&plan, context, &spec), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_plan_create_references(&plan, context, &spec));
     return plan;
 }
 
@@ -116,18 +116,17 @@ Test(device, calls_launch_what_was_recorded) {
     for (int i = 0; i < 3; i++) {
         memset(out, 0xa5, sizeof out);
         memset(gradient, 0xa5, sizeof gradient);
-        cr_assert_eq(lierne_plan_forward(plan, out, rows, i % 2 ? &stream_b : &stream_a), LIERNE_OK,
-                     "%s", lierne_last_error());
-        cr_assert_eq(lierne_plan_adjoint(plan, gradient, out, &stream_a), LIERNE_OK);
+        assert_ok(lierne_plan_forward(plan, out, rows, i % 2 ? &stream_b : &stream_a));
+        assert_ok(lierne_plan_adjoint(plan, gradient, out, &stream_a));
         cr_assert_arr_eq(out, ghosts, sizeof out);
         cr_assert_arr_eq(gradient, sums, sizeof sums);
     }
     cr_assert_eq(begun, 6);
     cr_assert_eq(finished, 6);
     cr_assert_gt(test_task_launches() - before, 5u);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
     cr_assert_eq(fences, 0);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_context_destroy(context));
     cr_assert_eq(lierne_mem_live(), live);
 }
 
@@ -138,11 +137,10 @@ Test(device, reductions_launch_what_was_recorded_for_them) {
     const float gradient[GHOSTS * WIDTH] = {9, -1, 5, 5, 2, 7};
     const float expected[ROWS * WIDTH] = {5, 5, 4, 4, 9, 7, 4, 4};
     float out[ROWS * WIDTH] = {3, 3, 4, 4, 3, 3, 4, 4};
-    cr_assert_eq(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, out, gradient, &stream_a),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, out, gradient, &stream_a));
     cr_assert_arr_eq(out, expected, sizeof out);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
 }
 
 static lierne_status failing_launch(const lierne_program *program, size_t launch,
@@ -158,19 +156,18 @@ Test(device, a_launch_that_fails_kills_the_context) {
     lierne_plan *plan = make_plan(context);
     float out[GHOSTS * WIDTH];
     memory.launch = failing_launch;
-    cr_assert_eq(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_ERR_TRANSPORT);
-    cr_assert(strstr(lierne_last_error(), "the device is gone"), "%s", lierne_last_error());
+    assert_error(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_ERR_TRANSPORT,
+                 "the device is gone");
     cr_assert_eq(begun, finished);
     cr_assert_eq(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_ERR_TRANSPORT);
     cr_assert_eq(begun, 1);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
     cr_assert_eq(lierne_mem_live(), live);
 }
 
 static void rejects(lierne_plan *plan, void *out, const void *in, void *stream, const char *word) {
-    cr_assert_eq(lierne_plan_forward(plan, out, in, stream), LIERNE_ERR_UNSUPPORTED);
-    cr_assert(strstr(lierne_last_error(), word), "%s", lierne_last_error());
+    assert_error(lierne_plan_forward(plan, out, in, stream), LIERNE_ERR_UNSUPPORTED, word);
     cr_assert_eq(begun, 0, "a call that was rejected has begun");
 }
 
@@ -183,9 +180,9 @@ Test(device, wrong_memory_and_streams_are_rejected_at_begin) {
     rejects(plan, out, on_host, &stream_a, "forward: in is no device");
     rejects(plan, on_host, rows, &stream_a, "forward: out is no device");
     rejects(plan, (char *)out + 1, rows, &stream_a, "forward: out is no device");
-    cr_assert_eq(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_OK);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_plan_forward(plan, out, rows, &stream_a));
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
 }
 
 /* A replay has the sizes of its capture. With one rank, a first call may be captured. */
@@ -196,25 +193,24 @@ Test(device, a_plan_with_a_captured_call_keeps_its_shape) {
     lierne_grid *one = grid(1, 1, 1, 1);
     lierne_bridge_spec spec = spec_of(one, one);
     lierne_plan *plan;
-    cr_assert_eq(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_OK);
+    assert_ok(lierne_plan_create_bridge(&plan, context, &spec));
     const int64_t *shape = spec.shape;
     float in[256] = {1, 2, 3}, out[256] = {0};
-    cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_update_shape(plan, shape));
     test_capture_begin(&stream_a);
-    cr_assert_eq(lierne_plan_forward(plan, out, in, &stream_a), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_plan_forward(plan, out, in, &stream_a));
     test_graph *graph = test_capture_end();
     cr_assert_eq(out[1], 0);
-    cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_ERR_BUSY);
-    cr_assert(strstr(lierne_last_error(), "a forward call of the plan was captured"));
+    assert_error(lierne_plan_update_shape(plan, shape), LIERNE_ERR_BUSY,
+                 "a forward call of the plan was captured");
     for (int i = 0; i < 3; i++) {
         in[1] = (float)(i + 7);
         cr_assert_eq(test_graph_launch(graph), LIERNE_OK);
         cr_assert_eq(out[1], in[1]);
     }
     test_graph_destroy(graph);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
     lierne_grid_destroy(one);
     cr_assert_eq(lierne_mem_live(), live);
 }
@@ -234,19 +230,18 @@ static int query(void *data, int attribute, unsigned long long pointer) {
 Test(device, device_memory_in_a_host_context_is_an_error) {
     lierne_context *context;
     float out[GHOSTS * WIDTH], *managed = (float *)(void *)(on_host + sizeof on_host / 2);
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&context, NULL));
     lierne_plan *plan = make_plan(context);
     int (*ask)(void *, int, unsigned long long) = query;
     cr_assert_str_eq(lierne_plan_get_memory_kind(plan), "host");
     memcpy(managed, rows, sizeof rows);
     *(void **)&context->device_driver = *(void **)&ask;
     context->device_memory = &lierne_cuda_pointers;
-    cr_assert_eq(lierne_plan_forward(plan, out, on_host, NULL), LIERNE_ERR_UNSUPPORTED);
-    cr_assert(strstr(lierne_last_error(), "forward: in is memory of a CUDA device"), "%s",
-              lierne_last_error());
+    assert_error(lierne_plan_forward(plan, out, on_host, NULL), LIERNE_ERR_UNSUPPORTED,
+                 "forward: in is memory of a CUDA device");
     cr_assert_eq(lierne_plan_forward(plan, on_host, rows, NULL), LIERNE_ERR_UNSUPPORTED);
-    cr_assert_eq(lierne_plan_forward(plan, out, managed, NULL), LIERNE_OK);
+    assert_ok(lierne_plan_forward(plan, out, managed, NULL));
     cr_assert_arr_eq(out, ghosts, sizeof out);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
 }

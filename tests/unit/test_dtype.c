@@ -1,6 +1,7 @@
 /* A spec whose dtype was forgotten is zero there. It is INVALID in every function that takes one:
  * as a type of elements, it would be read past the end of the caller's buffers. */
 #include "mesh.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -13,11 +14,11 @@ static lierne_grid *grid;
 static void set_up(void) {
     const mesh m = mesh_of("tcd", 1, 1, 1);
     grid = mesh_grid(&m, 1);
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&context, NULL));
 }
 
 static void tear_down(void) {
-    cr_assert_eq(lierne_context_destroy_all(context), LIERNE_OK);
+    assert_ok(lierne_context_destroy_all(context));
     lierne_grid_destroy(grid);
 }
 
@@ -101,17 +102,16 @@ Test(dtype, an_operation_with_elements_needs_one) {
         .size = sizeof group, .name = "g", .uid = 1, .ranks = ranks, .nranks = 1};
     lierne_schedule *s;
     int index;
-    cr_assert_eq(lierne_schedule_create(&s, 0), LIERNE_OK);
+    assert_ok(lierne_schedule_create(&s, 0));
     lierne_operation_spec spec = LIERNE_OPERATION_SPEC_INIT;
-    cr_assert_eq(lierne_schedule_add_group(&spec.group, s, &group), LIERNE_OK);
+    assert_ok(lierne_schedule_add_group(&spec.group, s, &group));
     spec.kind = LIERNE_OPERATION_ALL_GATHER, spec.count = 1;
     expect_unset(lierne_schedule_add_operation(&index, s, &spec), NULL, "operation");
     spec.kind = LIERNE_OPERATION_BARRIER, spec.count = 0;
-    cr_expect_eq(lierne_schedule_add_operation(&index, s, &spec), LIERNE_OK, "%s",
-                 lierne_last_error());
+    expect_ok(lierne_schedule_add_operation(&index, s, &spec));
     char *text;
     lierne_schedule_freeze(s);
-    cr_assert_eq(lierne_schedule_serialize(&text, s), LIERNE_OK);
+    assert_ok(lierne_schedule_serialize(&text, s));
     cr_expect(!strstr(text, "dtype"), "%s", text);
     lierne_text_destroy(text);
     lierne_schedule_destroy(s);

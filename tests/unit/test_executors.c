@@ -7,6 +7,7 @@
 #include "bridge_plan.h"
 #include "runtime/context/context.h"
 #include "tasks.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -45,9 +46,9 @@ static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, in
     lierne_grid *src, *dst;
     lierne_grid_spec grid = {
         .size = sizeof grid, .ndims = 3, .names = names, .sizes = wide, .world_size = n};
-    cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&src, &grid));
     grid.sizes = messages ? narrow : wide;
-    cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&dst, &grid));
     const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(src);
@@ -59,7 +60,7 @@ static void open_world(world *w, const lierne_transport *transport,
                        const lierne_stream_driver *driver, bool messages) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
     *w = (world){0};
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, RANKS, &spec));
     for (int r = 0; r < RANKS; r++) {
         lierne_context *context = lierne_sim_get_context(w->sim, r);
         context->carriers[0].transport = transport;
@@ -67,7 +68,7 @@ static void open_world(world *w, const lierne_transport *transport,
         context->stream_driver = driver;
         cr_assert_eq(plan_bridge(&w->plans[r], context, RANKS, messages), LIERNE_OK, "%s",
                      lierne_last_error());
-        cr_assert_eq(lierne_coalesced_create(&w->coalesced[r], &w->plans[r], 1), LIERNE_OK);
+        assert_ok(lierne_coalesced_create(&w->coalesced[r], &w->plans[r], 1));
         for (int i = 0; i < 2 * ROWS; i++) {
             w->in[r][i] = (float)(100 * r + i + 1);
         }
@@ -77,10 +78,10 @@ static void open_world(world *w, const lierne_transport *transport,
 
 static void close_world(world *w) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_destroy(w->coalesced[r]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK);
+        assert_ok(lierne_coalesced_destroy(w->coalesced[r]));
+        assert_ok(lierne_plan_destroy(w->plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(w->sim));
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
@@ -91,26 +92,23 @@ static void expect_rejected(world *w, bool on_stream, const char *says) {
         lierne_request *request;
         void *stream = on_stream ? w : NULL, *out = w->out[r];
         const void *in = w->in[r];
-        cr_assert_eq(lierne_plan_forward_begin(&request, w->plans[r], out, in, stream),
-                     LIERNE_ERR_UNSUPPORTED);
-        cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
+        assert_error(lierne_plan_forward_begin(&request, w->plans[r], out, in, stream),
+                     LIERNE_ERR_UNSUPPORTED, says);
         cr_assert_null(request);
-        cr_assert_eq(lierne_coalesced_begin(w->coalesced[r], LIERNE_DIRECTION_ADJOINT, &out, &in,
+        assert_error(lierne_coalesced_begin(w->coalesced[r], LIERNE_DIRECTION_ADJOINT, &out, &in,
                                             stream),
-                     LIERNE_ERR_UNSUPPORTED);
-        cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
+                     LIERNE_ERR_UNSUPPORTED, says);
     }
 }
 
 static void expect_served(world *w, bool on_stream, bool messages) {
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in[r],
-                                               on_stream ? w : NULL),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in[r],
+                                            on_stream ? w : NULL));
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_request_end(requests[r]));
     }
     for (int i = 0; i < (messages ? 2 * ROWS : ROWS); i++) {
         cr_assert_eq(w->out[1][i], w->in[messages ? i / ROWS : 1][i % ROWS], "element %d", i);
@@ -163,7 +161,7 @@ Test(executors, one_direction_that_needs_both) {
     ordered_by_stream.streams = &streams;
     ordered_by_stream.reaches = reaches_the_other_of_two;
     device = (lierne_stream_driver){.name = "device"};
-    cr_assert_eq(lierne_sim_create(&sim, 3, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 3, NULL));
     for (int r = 0; r < 3; r++) {
         lierne_context *context = lierne_sim_get_context(sim, r);
         lierne_carrier polled = context->carriers[0];
@@ -176,20 +174,18 @@ Test(executors, one_direction_that_needs_both) {
                      lierne_last_error());
     }
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_forward_begin(&request, plans[r], out, in, &stream),
-                     LIERNE_ERR_UNSUPPORTED);
-        cr_assert(strstr(lierne_last_error(), "transport sim must be polled, which a device stream "
-                                              "cannot do: leave it out of LIERNE_TRANSPORTS"),
-                  "%s", lierne_last_error());
-        cr_assert_eq(lierne_plan_forward_begin(&request, plans[r], out, in, NULL),
-                     LIERNE_ERR_UNSUPPORTED);
-        cr_assert(strstr(lierne_last_error(), "transport by_stream serves calls on a stream only, "
-                                              "and stream is NULL: leave it out"),
-                  "%s", lierne_last_error());
+        assert_error(lierne_plan_forward_begin(&request, plans[r], out, in, &stream),
+                     LIERNE_ERR_UNSUPPORTED,
+                     "transport sim must be polled, which a device stream "
+                     "cannot do: leave it out of LIERNE_TRANSPORTS");
+        assert_error(lierne_plan_forward_begin(&request, plans[r], out, in, NULL),
+                     LIERNE_ERR_UNSUPPORTED,
+                     "transport by_stream serves calls on a stream only, "
+                     "and stream is NULL: leave it out");
     }
     for (int r = 0; r < 3; r++) {
-        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     cr_assert_eq(lierne_mem_live(), 0);
 }

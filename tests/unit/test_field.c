@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -12,15 +13,14 @@ enum { RANKS = 2, BATCH = 4, LENGTH = 6 };
 static lierne_status plan_both(const lierne_bridge_spec *first, const lierne_bridge_spec *second) {
     lierne_sim *sim;
     lierne_plan *plans[RANKS] = {0};
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_bridge(&plans[0], lierne_sim_get_context(sim, 0), first),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    assert_ok(lierne_plan_create_bridge(&plans[0], lierne_sim_get_context(sim, 0), first));
     lierne_status status =
         lierne_plan_create_bridge(&plans[1], lierne_sim_get_context(sim, 1), second);
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     return status;
 }
 
@@ -38,7 +38,7 @@ static lierne_grid *grid(const char *cp, int64_t dp) {
     const lierne_grid_spec spec = {
         .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
     lierne_grid *g;
-    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
+    assert_ok(lierne_grid_create(&g, &spec));
     return g;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/context/context.h"
 #include "runtime/execute/execution.h"
 #include "transports.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne/sim.h>
@@ -73,10 +74,10 @@ static lierne_route *receiver(const fused_case *c) {
     lierne_route *route;
     lierne_stage *stage;
     int64_t scratch, n = received_elements(c);
-    cr_assert_eq(lierne_route_create(&route, 0, MOST, MOST), LIERNE_OK);
+    assert_ok(lierne_route_create(&route, 0, MOST, MOST));
     route->dtype = LIERNE_DTYPE_F32;
     lierne_route_scratch(route, LANDING + n, &scratch);
-    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    assert_ok(lierne_route_add_stage(route, &stage));
     lierne_messages_put(&stage->recvs, 1, LIERNE_BUFFER_SCRATCH, lierne_block_range(LANDING, n));
     for (int s = 0; s < c->nsums; s++) {
         const lierne_place from[2] = {lierne_place_at(LIERNE_BUFFER_IN, c->sums[s].own),
@@ -87,7 +88,7 @@ static lierne_route *receiver(const fused_case *c) {
     if (c->read_later) {
         const lierne_place from =
             lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_range(LANDING, 1));
-        cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+        assert_ok(lierne_route_add_stage(route, &stage));
         lierne_ops_put(&stage->copies,
                        lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_range(MOST - 1, 1)), false,
                        &from, 1);
@@ -99,10 +100,10 @@ static lierne_route *sender(const fused_case *c) {
     lierne_route *route;
     lierne_stage *stage;
     lierne_message *message;
-    cr_assert_eq(lierne_route_create(&route, 1, MOST, 0), LIERNE_OK);
+    assert_ok(lierne_route_create(&route, 1, MOST, 0));
     route->dtype = LIERNE_DTYPE_F32;
-    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
-    cr_assert_eq(lierne_messages_add(&stage->sends, 0, LIERNE_BUFFER_IN, &message), LIERNE_OK);
+    assert_ok(lierne_route_add_stage(route, &stage));
+    assert_ok(lierne_messages_add(&stage->sends, 0, LIERNE_BUFFER_IN, &message));
     for (int b = 0; b < c->nsent; b++) {
         lierne_message_add(message, c->sent[b]);
     }
@@ -153,11 +154,10 @@ static void run_twice(const fused_case *c, lierne_execution *const e[2]) {
             void *to = r == 0 ? out : NULL;
             const void *from = in[r];
             lierne_execution_identify(e[r], (lierne_execution_id){.match = call});
-            cr_assert_eq(lierne_execution_begin(e[r], LIERNE_REDUCTION_SUM, &to, &from, NULL),
-                         LIERNE_OK);
+            assert_ok(lierne_execution_begin(e[r], LIERNE_REDUCTION_SUM, &to, &from, NULL));
         }
-        cr_assert_eq(lierne_execution_wait(e[0]), LIERNE_OK, "%s", lierne_last_error());
-        cr_assert_eq(lierne_execution_wait(e[1]), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_execution_wait(e[0]));
+        assert_ok(lierne_execution_wait(e[1]));
         cr_assert_eq(memcmp(out, wanted, sizeof out), 0, "call %d", call);
         cr_assert_eq(untouched(e[0]), !c->copied, "call %d: %s", call,
                      c->copied ? "not copied" : "copied");
@@ -175,13 +175,12 @@ static void open_pair(pair *p, lierne_route *first, lierne_route *second) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
     p->routes[0] = first;
     p->routes[1] = second;
-    cr_assert_eq(lierne_sim_create(&p->sim, 2, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&p->sim, 2, &spec));
     p->transports = test_transports_attach(p->sim, 2, (test_pairs){.exposed = 7});
     for (int r = 0; r < 2; r++) {
         const lierne_route *route = p->routes[r];
         lierne_context *context = lierne_sim_get_context(p->sim, r);
-        cr_assert_eq(lierne_execution_create(&p->e[r], context, NULL, &route, 1, 1, "sum", NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_execution_create(&p->e[r], context, NULL, &route, 1, 1, "sum", NULL));
     }
 }
 
@@ -190,7 +189,7 @@ static void close_pair(pair *p) {
         lierne_execution_destroy(p->e[r]);
         lierne_route_destroy(p->routes[r]);
     }
-    cr_assert_eq(lierne_sim_destroy(p->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(p->sim));
     test_transports_destroy(p->transports);
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -300,16 +299,16 @@ static lierne_route *swapper(int rank, int n) {
     lierne_route *route;
     lierne_stage *stage;
     int64_t scratch;
-    cr_assert_eq(lierne_route_create(&route, rank, n, n), LIERNE_OK);
+    assert_ok(lierne_route_create(&route, rank, n, n));
     route->dtype = LIERNE_DTYPE_F32;
     const lierne_block all = lierne_block_range(0, n);
     lierne_route_scratch(route, n, &scratch);
     const lierne_place from[2] = {lierne_place_at(LIERNE_BUFFER_OUT, all),
                                   lierne_place_at(LIERNE_BUFFER_SCRATCH, all)};
     const lierne_place in = lierne_place_at(LIERNE_BUFFER_IN, all);
-    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    assert_ok(lierne_route_add_stage(route, &stage));
     lierne_ops_put(&stage->copies, from[0], false, &in, 1);
-    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    assert_ok(lierne_route_add_stage(route, &stage));
     lierne_messages_put(&stage->sends, 1 - rank, LIERNE_BUFFER_OUT, all);
     lierne_messages_put(&stage->recvs, 1 - rank, LIERNE_BUFFER_SCRATCH, all);
     lierne_ops_put(&stage->sums, from[0], false, from, 2);
@@ -332,11 +331,10 @@ Test(fused_sums, a_sum_of_what_is_sent_waits_for_its_reader) {
             }
             memset(out[r], 0xa5, sizeof out[r]);
             lierne_execution_identify(p.e[r], (lierne_execution_id){.match = call});
-            cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_REDUCTION_SUM, &to, &from, NULL),
-                         LIERNE_OK);
+            assert_ok(lierne_execution_begin(p.e[r], LIERNE_REDUCTION_SUM, &to, &from, NULL));
         }
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_execution_wait(p.e[r]), LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_execution_wait(p.e[r]));
         }
         for (int i = 0; i < 2 * N; i++) {
             cr_assert_eq(out[i / N][i % N], in[0][i % N] + in[1][i % N], "call %d", call);
@@ -372,11 +370,9 @@ Test(fused_sums, a_sender_that_gave_up_during_the_sum) {
     gives_up = lierne_sim_get_context(p.sim, 1)->control_self;
     lierne_sim_get_context(p.sim, 0)->memory = &memory;
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_REDUCTION_SUM, &to[r], &from, NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_execution_begin(p.e[r], LIERNE_REDUCTION_SUM, &to[r], &from, NULL));
     }
-    cr_assert_eq(lierne_execution_wait(p.e[0]), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "rank 1 gave up"), "%s", lierne_last_error());
+    assert_error(lierne_execution_wait(p.e[0]), LIERNE_ERR_TIMEOUT, "rank 1 gave up");
     lierne_execution_wait(p.e[1]);
     close_pair(&p);
 }

@@ -6,6 +6,7 @@
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/context/context.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -48,15 +49,14 @@ static void create(gate *g, int world) {
     memory = test_device_stream_memory();
     memset(g, 0, sizeof *g);
     g->world = world;
-    cr_assert_eq(lierne_sim_create(&g->sim, world, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&g->sim, world, &spec));
     for (int r = 0; r < world; r++) {
         lierne_context *context = lierne_sim_get_context(g->sim, r);
         context->memory = &memory;
         context->stream_driver = &test_device_stream_driver;
         for (int q = 0; q < QUEUES; q++) {
             g->streams[r][q] = test_device_stream_create();
-            cr_assert_eq(lierne_plan_create_all_gather(&g->plans[r][q], context, &gather),
-                         LIERNE_OK);
+            assert_ok(lierne_plan_create_all_gather(&g->plans[r][q], context, &gather));
             for (int i = 0; i < COUNT; i++) {
                 g->in[r][q][i] = 1000 * q + 10 * r + i + 1;
             }
@@ -65,7 +65,7 @@ static void create(gate *g, int world) {
 }
 
 static void destroy(gate *g) {
-    cr_assert_eq(lierne_sim_destroy_all(g->sim), LIERNE_OK); /* waits for the streams */
+    assert_ok(lierne_sim_destroy_all(g->sim)); /* waits for the streams */
     for (int r = 0; r < g->world; r++) {
         for (int q = 0; q < QUEUES; q++) {
             test_device_stream_destroy(g->streams[r][q]);
@@ -83,17 +83,15 @@ static void begin(gate *g, int y) {
     for (int r = 0; r < g->world; r++) {
         for (int q = 0; q < QUEUES; q++) {
             memset(g->out[r][q], 0xA5, sizeof g->out[r][q]);
-            cr_assert_eq(lierne_plan_forward_begin(&g->requests[r][q], g->plans[r][q], g->out[r][q],
-                                                   g->in[r][q], g->streams[r][queues[q]]),
-                         LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_plan_forward_begin(&g->requests[r][q], g->plans[r][q], g->out[r][q],
+                                                g->in[r][q], g->streams[r][queues[q]]));
         }
     }
 }
 
 static bool is_done(const gate *g, int r, int q) {
     int done;
-    cr_assert_eq(lierne_request_test(&done, g->requests[r][q]), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_request_test(&done, g->requests[r][q]));
     return done;
 }
 
@@ -108,8 +106,7 @@ static bool y_is_done(const gate *g) {
 static void end(gate *g) {
     for (int r = 0; r < g->world; r++) {
         for (int q = 0; q < QUEUES; q++) {
-            cr_assert_eq(lierne_request_end(g->requests[r][q]), LIERNE_OK, "%s",
-                         lierne_last_error());
+            assert_ok(lierne_request_end(g->requests[r][q]));
         }
     }
 }

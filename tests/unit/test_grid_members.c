@@ -3,6 +3,8 @@
 #include <lierne.h>
 #include <string.h>
 
+#include "unit/expect.h"
+
 enum { WORLD = 16 };
 
 static lierne_grid *grid_at(int offset, int size, int world) {
@@ -15,12 +17,8 @@ static lierne_grid *grid_at(int offset, int size, int world) {
                                    .rank_offset = offset,
                                    .world_size = world};
     lierne_grid *grid;
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_grid_create(&grid, &spec));
     return grid;
-}
-
-static void says(const char *words) {
-    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
 }
 
 /* Up to four grids anywhere in the world, against a map of its ranks. */
@@ -39,9 +37,8 @@ Test(grid_members, of_grids_are_their_ranks_ascending_and_once) {
         }
         for (int capacity = WORLD; capacity >= 0; capacity -= 7) {
             memset(ranks, 0xff, sizeof ranks);
-            cr_assert_eq(lierne_grid_get_members(capacity ? ranks : NULL, capacity, &count,
-                                                 (const lierne_grid *const *)grids, n),
-                         LIERNE_OK);
+            assert_ok(lierne_grid_get_members(capacity ? ranks : NULL, capacity, &count,
+                                              (const lierne_grid *const *)grids, n));
             total = 0;
             for (int r = 0; r < WORLD; r++) {
                 if (has[r]) {
@@ -62,22 +59,22 @@ Test(grid_members, of_grids_that_are_none) {
     lierne_grid *a = grid_at(0, 4, WORLD), *b = grid_at(0, 4, WORLD + 1);
     const lierne_grid *grids[2] = {a, b}, *null[2] = {a, NULL};
     int ranks[4], count;
-    cr_assert_eq(lierne_grid_get_members(ranks, 4, NULL, grids, 1), LIERNE_ERR_INVALID);
-    says("lierne_grid_get_members: count is NULL");
-    cr_assert_eq(lierne_grid_get_members(ranks, 4, &count, NULL, 1), LIERNE_ERR_INVALID);
-    says("grids is NULL");
-    cr_assert_eq(lierne_grid_get_members(NULL, 4, &count, grids, 1), LIERNE_ERR_INVALID);
-    says("ranks is NULL");
-    cr_assert_eq(lierne_grid_get_members(ranks, 4, &count, grids, 0), LIERNE_ERR_INVALID);
-    says("n is 0, must be at least 1");
-    cr_assert_eq(lierne_grid_get_members(ranks, -1, &count, grids, 1), LIERNE_ERR_INVALID);
-    says("capacity -1, must be at least 0");
-    cr_assert_eq(lierne_grid_get_members(ranks, 4, &count, null, 2), LIERNE_ERR_INVALID);
-    says("grids[1] is NULL");
-    cr_assert_eq(lierne_grid_get_members(ranks, 4, &count, &null[1], 1), LIERNE_ERR_INVALID);
-    says("grids[0] is NULL");
-    cr_assert_eq(lierne_grid_get_members(ranks, 4, &count, grids, 2), LIERNE_ERR_INVALID);
-    says("grids[1] has a world of 17 ranks, grids[0] one of 16: they must be the same");
+    assert_error(lierne_grid_get_members(ranks, 4, NULL, grids, 1), LIERNE_ERR_INVALID,
+                 "lierne_grid_get_members: count is NULL");
+    assert_error(lierne_grid_get_members(ranks, 4, &count, NULL, 1), LIERNE_ERR_INVALID,
+                 "grids is NULL");
+    assert_error(lierne_grid_get_members(NULL, 4, &count, grids, 1), LIERNE_ERR_INVALID,
+                 "ranks is NULL");
+    assert_error(lierne_grid_get_members(ranks, 4, &count, grids, 0), LIERNE_ERR_INVALID,
+                 "n is 0, must be at least 1");
+    assert_error(lierne_grid_get_members(ranks, -1, &count, grids, 1), LIERNE_ERR_INVALID,
+                 "capacity -1, must be at least 0");
+    assert_error(lierne_grid_get_members(ranks, 4, &count, null, 2), LIERNE_ERR_INVALID,
+                 "grids[1] is NULL");
+    assert_error(lierne_grid_get_members(ranks, 4, &count, &null[1], 1), LIERNE_ERR_INVALID,
+                 "grids[0] is NULL");
+    assert_error(lierne_grid_get_members(ranks, 4, &count, grids, 2), LIERNE_ERR_INVALID,
+                 "grids[1] has a world of 17 ranks, grids[0] one of 16: they must be the same");
     lierne_grid_destroy(a);
     lierne_grid_destroy(b);
 }

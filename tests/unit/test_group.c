@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "lierne/grid.h"
 #include "lierne/megatron.h"
+#include "unit/expect.h"
 #include "unit/group_case.h"
 
 #include <criterion/criterion.h>
@@ -334,19 +335,19 @@ Test(group, a_context_outlives_its_groups) {
     lierne_context *context;
     lierne_group *group;
     lierne_sim *sim;
-    cr_assert_eq(lierne_context_create_self(&context, &bad), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "max_groups is -1"));
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    assert_error(lierne_context_create_self(&context, &bad), LIERNE_ERR_INVALID,
+                 "max_groups is -1");
+    assert_ok(lierne_context_create_self(&context, NULL));
     cr_assert_eq(lierne_context_get_max_groups(context), 64);
-    cr_assert_eq(lierne_group_create(&group, context, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "1 groups of the context are alive"));
-    cr_assert_eq(lierne_group_destroy(group), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_group_create(&group, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK);
+    assert_ok(lierne_group_create(&group, context, &spec));
+    assert_error(lierne_context_destroy(context), LIERNE_ERR_INVALID,
+                 "1 groups of the context are alive");
+    assert_ok(lierne_group_destroy(group));
+    assert_ok(lierne_context_destroy(context));
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
+    assert_ok(lierne_group_create(&group, lierne_sim_get_context(sim, 0), &spec));
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_group_destroy(group), LIERNE_OK);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_group_destroy(group));
+    assert_ok(lierne_sim_destroy(sim));
     cr_assert_eq(lierne_mem_live(), 0);
 }

@@ -1,6 +1,7 @@
 /* Group calls: cut alike at both ends, bounded, and free of cycles with no buffering at all, on
  * 20,000 random stages; and the check finds a cut by each rank's own order. */
 #include "backend/nccl/group_calls.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -126,7 +127,7 @@ static bool stage(unsigned seed, bool own, size_t *cuts) {
     for (int r = 0; r < world; r++) {
         ranks[r].postings = calloc(capacity, sizeof *ranks[r].postings);
         ranks[r].own = own ? (size_t)most : 0;
-        cr_assert_eq(lierne_group_cutter_create(&ranks[r].cutter, r, world, capacity), LIERNE_OK);
+        assert_ok(lierne_group_cutter_create(&ranks[r].cutter, r, world, capacity));
     }
     fill(ranks, world, 10 + draw(90));
     for (int r = 0; r < world; r++) {
@@ -169,7 +170,7 @@ Test(group_calls, no_call_has_more_than_256_operations) {
     size_t n = 4 * (size_t)world, longest = 0, calls = 0;
     lierne_posting *postings = calloc(n, sizeof *postings);
     lierne_group_cutter cutter = {0};
-    cr_assert_eq(lierne_group_cutter_create(&cutter, 123, world, n), LIERNE_OK);
+    assert_ok(lierne_group_cutter_create(&cutter, 123, world, n));
     for (size_t i = 0; i < n; i++) {
         postings[i] =
             (lierne_posting){.slot = i, .peer = (int)(i % (size_t)world), .receives = i * 2 < n};

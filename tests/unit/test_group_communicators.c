@@ -2,6 +2,7 @@
  * of one member, and what is left. */
 #include "base/base.h"
 #include "rank_threads.h"
+#include "unit/expect.h"
 #include "unit/group_case.h"
 
 #include <criterion/criterion.h>
@@ -181,11 +182,11 @@ Test(group_communicators, running_out_of_memory_leaves_nothing) {
         lierne_sim *sim;
         pthread_mutex_init(&s.lock, NULL);
         pthread_cond_init(&s.changed, NULL);
-        cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, 4, NULL));
         lierne_mem_fail_at(k);
         rank_threads(sim, 4, without_memory, &s);
         lierne_mem_fail_at(0);
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_sim_destroy(sim));
         cr_assert_eq(lierne_mem_live(), 0, "allocation %zu", k);
         pthread_mutex_destroy(&s.lock);
         pthread_cond_destroy(&s.changed);

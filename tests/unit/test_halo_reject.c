@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "rank_threads.h"
+#include "unit/expect.h"
 #include "unit/halo_case.h"
 #include "unit/ranks.h"
 
@@ -388,7 +389,7 @@ Test(halo_reject, running_out_of_memory_leaves_nothing) {
     for (size_t k = 1; rejected && k < 2000; k++) {
         lierne_sim *sim;
         size_t live = lierne_mem_live();
-        cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, WORLD, NULL));
         f = (rejection){0};
         lierne_mem_fail_at(k);
         rank_threads(sim, WORLD, plan_short_of_memory, &f);
@@ -400,7 +401,7 @@ Test(halo_reject, running_out_of_memory_leaves_nothing) {
             cr_assert_eq(f.got[r], f.got[0], "allocation %zu: rank %d %s, rank 0 %s", k, r,
                          lierne_status_name(f.got[r]), lierne_status_name(f.got[0]));
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
         cr_assert_eq(lierne_mem_live(), live);
     }
     cr_assert(!rejected, "every allocation fails");

@@ -5,6 +5,7 @@
 #include "lierne/sim.h"
 #include "runtime/context/context.h"
 #include "runtime/recorder/dump.h"
+#include "unit/expect.h"
 
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
@@ -39,11 +40,10 @@ static void open_world(world *w, bool file) {
         cr_assert(mkdtemp(w->folder));
         setenv("LIERNE_DUMP_DIR", w->folder, 1);
     }
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, RANKS, &spec));
     for (int r = 0; r < RANKS; r++) {
         w->contexts[r] = lierne_sim_get_context(w->sim, r);
-        cr_assert_eq(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &gather),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &gather));
     }
     unsetenv("LIERNE_DUMP_DIR");
 }
@@ -60,7 +60,7 @@ static void clean(const char *folder) {
 }
 
 static void close_world(world *w) {
-    cr_assert_eq(lierne_sim_destroy_all(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(w->sim));
     if (*w->folder) {
         clean(w->folder);
     }
@@ -69,11 +69,10 @@ static void close_world(world *w) {
 static void gather(world *w) {
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in, NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in, NULL));
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
+        assert_ok(lierne_request_end(requests[r]));
     }
 }
 
@@ -149,7 +148,7 @@ Test(hang, a_status_says_what_is_in_flight_and_what_killed_it) {
     world w;
     lierne_request *request;
     open_world(&w, false);
-    cr_assert_eq(lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
+    assert_ok(lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL));
     cJSON *json = json_of(lierne_context_get_status_json, w.contexts[0]);
     const cJSON *calls = cJSON_GetObjectItem(json, "in_flight");
     cr_assert_eq(cJSON_GetArraySize(calls), 1);
@@ -225,7 +224,7 @@ Test(hang, the_file_is_as_documented) {
     cr_assert_eq(h->version, 1);
     cr_assert_eq(length, h->header_bytes + 32 * (size_t)LIERNE_RECORDER_ENTRIES);
     lierne_dump dump;
-    cr_assert_eq(lierne_dump_parse(&dump, data, length, "x"), LIERNE_OK);
+    assert_ok(lierne_dump_parse(&dump, data, length, "x"));
     uint64_t last[4], index = (uint64_t)dump.written - 1;
     lierne_dump_clear(&dump);
     memcpy(last, data + h->header_bytes + 32 * index, sizeof last);
@@ -243,8 +242,8 @@ static bool exists(const char *folder) {
 Test(hang, a_folder_that_cannot_be_written_is_an_error) {
     lierne_context *context;
     setenv("LIERNE_DUMP_DIR", "/nowhere/at/all", 1);
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_ERR_IO);
-    cr_assert(strstr(lierne_last_error(), "LIERNE_DUMP_DIR is '/nowhere/at/all'"));
+    assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_IO,
+                 "LIERNE_DUMP_DIR is '/nowhere/at/all'");
     cr_assert_null(context);
     unsetenv("LIERNE_DUMP_DIR");
     cr_assert_not(exists("/nowhere"));
@@ -266,7 +265,7 @@ Test(hang, damaged_files_do_no_harm, .timeout = 300) {
     lierne_request *request;
     open_world(&w, true);
     gather(&w);
-    cr_assert_eq(lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
+    assert_ok(lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL));
     cr_assert_eq(lierne_request_end(request), LIERNE_ERR_TIMEOUT);
     char *data = read_file(w.folder, "rank1-", &length, path);
     for (int i = 0; i < 2000; i++) {
@@ -292,7 +291,7 @@ Test(hang, damaged_files_do_no_harm, .timeout = 300) {
         *(text ? &taken : &rejected) += 1;
         lierne_text_destroy(text);
         lierne_hang hang = {.size = sizeof hang};
-        cr_assert_eq(lierne_hang_find(&hang, &text, w.folder), LIERNE_OK);
+        assert_ok(lierne_hang_find(&hang, &text, w.folder));
         cr_assert_eq(hang.ndumps + hang.ndamaged, RANKS);
         lierne_text_destroy(text);
     }
@@ -310,7 +309,7 @@ Test(hang, an_entry_that_was_cut_off_is_left_out) {
     lierne_recorder *r = &w.contexts[0]->recorder;
     uint64_t written = atomic_load(&r->header->written);
     atomic_fetch_xor(&r->entries[(written - 2) * 4 + 3], 1);
-    cr_assert_eq(lierne_dump_parse(&dump, r->header, r->bytes, "x"), LIERNE_OK);
+    assert_ok(lierne_dump_parse(&dump, r->header, r->bytes, "x"));
     cr_assert_eq(dump.records.count, written - 1);
     lierne_dump_clear(&dump);
     close_world(&w);
@@ -322,7 +321,7 @@ Test(hang, a_world_that_is_well_has_no_culprit) {
     lierne_hang hang = {.size = sizeof hang};
     open_world(&w, true);
     gather(&w);
-    cr_assert_eq(lierne_hang_find(&hang, &text, w.folder), LIERNE_OK);
+    assert_ok(lierne_hang_find(&hang, &text, w.folder));
     cr_assert_eq(hang.kind, LIERNE_HANG_NONE);
     cr_assert_eq(hang.rank, -1);
     cr_assert_eq(hang.ndumps, RANKS);
@@ -339,7 +338,7 @@ Test(hang, a_rank_that_gave_up_by_itself_is_named) {
     gather(&w);
     lierne_context_abort(w.contexts[2], LIERNE_ERR_INVALID, "the loss is \"NaN\"");
     cr_assert_neq(lierne_plan_forward(w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_hang_find(&hang, &text, w.folder), LIERNE_OK);
+    assert_ok(lierne_hang_find(&hang, &text, w.folder));
     cr_assert_eq(hang.kind, LIERNE_HANG_FAILED);
     cr_assert_eq(hang.rank, 2);
     cr_assert(strstr(text, "the loss is \"NaN\""), "%s", text);
@@ -357,7 +356,7 @@ Test(hang, of_two_that_wait_the_silent_one_is_named) {
     for (int r = 0; r < 2; r++) {
         const lierne_recorder_spec spec = {.rank = r, .world = 2, .members = 2, .capacity = 64};
         lierne_entry e = {.kind = LIERNE_RECORD_CALL, .plan = 3, .number = 4};
-        cr_assert_eq(lierne_recorder_open(&recorders[r], &spec), LIERNE_OK);
+        assert_ok(lierne_recorder_open(&recorders[r], &spec));
         lierne_recorder_meet(&recorders[r], 77, lierne_recorder_calendar());
         lierne_recorder_add(&recorders[r], &e);
         e = (lierne_entry){.kind = LIERNE_RECORD_WAIT, .plan = 3, .number = 4, .peer = 1 - r};
@@ -369,7 +368,7 @@ Test(hang, of_two_that_wait_the_silent_one_is_named) {
     lierne_recorder_set_clock(&recorders[0]); /* of both, so that their ticks are converted alike */
     lierne_recorder_set_clock(&recorders[1]);
     lierne_recorder_die(&recorders[0], LIERNE_ERR_TIMEOUT, "in vain");
-    cr_assert_eq(lierne_hang_find(&hang, &text, folder), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_hang_find(&hang, &text, folder));
     cr_assert(hang.kind == LIERNE_HANG_SILENT && hang.rank == 1 && hang.waiting == 0, "%s", text);
     cr_assert(hang.plan == 3 && hang.number == 4, "%s", text);
     lierne_text_destroy(text);
@@ -388,7 +387,7 @@ static void add_numbered(const lierne_recorder *r, lierne_record_kind kind, int 
 /* What the file has of all that was recorded: at most a ring, up to the last one. */
 static void expect_dump(const char *path, int64_t written, size_t records) {
     lierne_dump dump;
-    cr_assert_eq(lierne_dump_read(&dump, path), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_dump_read(&dump, path));
     cr_expect_eq(dump.written, written, "%d of %d", (int)dump.written, (int)written);
     cr_expect_eq(dump.records.count, records, "%zu of %zu", dump.records.count, records);
     cr_expect_eq(dump.records.at[dump.records.count - 1].number, written - 1);
@@ -404,7 +403,7 @@ Test(hang, a_truncated_file_does_not_end_its_rank) {
     int64_t n = 0;
     cr_assert(mkdtemp(folder));
     setenv("LIERNE_DUMP_DIR", folder, 1);
-    cr_assert_eq(lierne_recorder_open(&r, &spec), LIERNE_OK);
+    assert_ok(lierne_recorder_open(&r, &spec));
     unsetenv("LIERNE_DUMP_DIR");
     snprintf(path, sizeof path, "%s/rank0-5-0.lierne", folder);
     add_numbered(&r, LIERNE_RECORD_END, 10, &n);

@@ -6,6 +6,7 @@
 #include "lierne/sim.h"
 #include "runtime/recorder/recorder.h"
 #include "runtime/recorder/recorder_file.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -28,9 +29,9 @@ static lierne_layout *layout_of(lierne_placement placement) {
                                .placements = &placement};
     lierne_grid *grid;
     lierne_layout *layout;
-    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK);
+    assert_ok(lierne_grid_create(&grid, &g));
     spec.grid = grid;
-    cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_layout_create(&layout, &spec));
     lierne_grid_destroy(grid);
     return layout;
 }
@@ -50,20 +51,17 @@ Test(hang_report, a_rank_is_named_once) {
         from[i] = src;
         to[i] = dst;
     }
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, &patience), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, &patience));
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &spec),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &spec));
     }
-    cr_assert_eq(lierne_plan_forward(plans[0], out, in, NULL), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(),
-                     "24 of 48 messages missing after 0.2 s, with rank 1 (sim), "
-                     "2 (sim)"),
-              "%s", lierne_last_error());
-    cr_assert_eq(lierne_context_get_status_json(&text, lierne_sim_get_context(sim, 0)), LIERNE_OK);
+    assert_error(lierne_plan_forward(plans[0], out, in, NULL), LIERNE_ERR_TIMEOUT,
+                 "24 of 48 messages missing after 0.2 s, with rank 1 (sim), "
+                 "2 (sim)");
+    assert_ok(lierne_context_get_status_json(&text, lierne_sim_get_context(sim, 0)));
     cr_assert(strstr(text, "\"waits_for\":[1,2]"), "%s", text);
     lierne_text_destroy(text);
-    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(sim));
     lierne_layout_destroy(src);
     lierne_layout_destroy(dst);
     free(in);
@@ -87,7 +85,7 @@ static lierne_recorder *join(job *j, int rank, uint64_t context, uint64_t proces
     const lierne_recorder_spec spec = {
         .rank = rank, .world = 2, .members = 2, .capacity = 64, .process = process};
     lierne_recorder *r = &j->recorders[j->n++];
-    cr_assert_eq(lierne_recorder_open(r, &spec), LIERNE_OK);
+    assert_ok(lierne_recorder_open(r, &spec));
     lierne_recorder_meet(r, context, lierne_recorder_calendar());
     return r;
 }
@@ -105,7 +103,7 @@ static char *find(lierne_hang *hang, job *j) {
         lierne_recorder_beat(&j->recorders[i]);
     }
     *hang = (lierne_hang){.size = sizeof *hang};
-    cr_assert_eq(lierne_hang_find(hang, &text, j->folder), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_hang_find(hang, &text, j->folder));
     return text;
 }
 

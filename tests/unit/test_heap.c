@@ -1,6 +1,7 @@
 /* The heap of memory that ranks register: 20,000 random takes and gives against a map of its bytes.
  */
 #include "runtime/transport/heap.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -20,8 +21,8 @@ static _Alignas(UNIT) char chunks[2][UNITS * UNIT];
 
 static void fill(lierne_heap *heap) {
     cr_assert_eq(lierne_heap_take(heap, 1), NULL, "nothing to take from");
-    cr_assert_eq(lierne_heap_add(heap, chunks[0], FIRST * UNIT), LIERNE_OK);
-    cr_assert_eq(lierne_heap_add(heap, chunks[1], (UNITS - FIRST) * UNIT), LIERNE_OK);
+    assert_ok(lierne_heap_add(heap, chunks[0], FIRST * UNIT));
+    assert_ok(lierne_heap_add(heap, chunks[1], (UNITS - FIRST) * UNIT));
     cr_assert_eq(lierne_heap_bytes(heap), UNITS * UNIT);
 }
 

@@ -5,6 +5,7 @@
 #include "connected.h"
 #include "rank_threads.h"
 #include "transports.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -122,7 +123,7 @@ static void run_over(bool exposing, unsigned pairs) {
     lierne_sim *sim;
     shared s;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, &spec));
     test_transports *t =
         exposing ? test_transports_attach(sim, RANKS, (test_pairs){.exposed = pairs}) : NULL;
     test_connected *c = exposing ? NULL : test_connected_attach(sim, RANKS, pairs);
@@ -130,7 +131,7 @@ static void run_over(bool exposing, unsigned pairs) {
     for (int r = 0; r < RANKS; r++) {
         cr_assert_str_empty(s.fault[r], "pairs %x, rank %d: %s", pairs, r, s.fault[r]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     cr_assert(test_transports_destroy(t));
     cr_assert(test_connected_destroy(c));
     cr_assert_eq(lierne_mem_live(), 0);

@@ -1,5 +1,6 @@
 /* The strict reader of JSON: what it accepts, what it rejects and where. The cases follow the
  * families of RFC 8259's grammar; each expected place was counted by hand. */
+#include "unit/expect.h"
 #include "json/json.h"
 
 #include <criterion/criterion.h>
@@ -238,7 +239,7 @@ Test(json, rejects_zero_bytes) {
 /* Text beyond the length given is not read, whatever it is. */
 Test(json, reads_no_further_than_length) {
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, "[1]]]]", 3), LIERNE_OK);
+    assert_ok(lierne_json_parse(&doc, "[1]]]]", 3));
     lierne_json_destroy(&doc);
     cr_assert_eq(lierne_json_parse(&doc, NULL, 0), LIERNE_ERR_SYNTAX);
     lierne_json_destroy(&doc);
@@ -304,7 +305,7 @@ Test(json, tree_has_places_and_values) {
     const char *text = "{ \"shape\": {\"tp\": 2,\n  \"dp\": -9223372036854775808},\n"
                        " \"list\": [true, 1.0, 9223372036854775808, 1e2, \"\\u00e9\", -0] }";
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_OK);
+    assert_ok(lierne_json_parse(&doc, text, strlen(text)));
     const lierne_json_node *shape = member(&doc, &doc.nodes.at[0], "shape");
     const lierne_json_node *tp = lierne_json_first(shape), *dp = lierne_json_next(&doc, tp);
     cr_expect(tp->integer && tp->value == 2 && tp->key_place.column == 13 &&
@@ -332,7 +333,7 @@ Test(json, long_numbers_keep_the_tree) {
     memset(text + 3, '1', 200);
     strcpy(text + 203, ",[7],\"x\"]");
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_OK);
+    assert_ok(lierne_json_parse(&doc, text, strlen(text)));
     const lierne_json_node *n = lierne_json_next(&doc, lierne_json_first(&doc.nodes.at[0]));
     cr_expect_eq(lierne_json_first(n)->value, 7);
     cr_expect_str_eq(lierne_json_string(lierne_json_next(&doc, n)), "x");

@@ -1,6 +1,7 @@
 /* Memory of a device that a context keeps because freeing it waits (context_kept.c). */
 #include "runtime/context/context.h"
 #include "tasks.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 
@@ -26,7 +27,7 @@ static lierne_context open_kept(lierne_memory *memory, bool waits) {
 
 static void *take(lierne_context *context, size_t bytes, bool host) {
     void *memory = NULL;
-    cr_assert_eq(lierne_context_alloc_kept(&memory, context, bytes, host), LIERNE_OK);
+    assert_ok(lierne_context_alloc_kept(&memory, context, bytes, host));
     return memory;
 }
 

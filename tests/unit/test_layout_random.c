@@ -2,6 +2,7 @@
  */
 #include "layout/layout.h"
 #include "lierne/sim.h"
+#include "unit/expect.h"
 #include "unit/layout_case.h"
 
 #include <criterion/criterion.h>
@@ -33,10 +34,9 @@ static void check_rank(const layout_case *t, const lierne_layout *l, int rank) {
     int64_t shape[2];
     size_t count;
     bool has = layout_case_holds(t, rank);
-    cr_assert_eq(lierne_layout_get_shape(shape, l, t->offset + rank), LIERNE_OK);
-    cr_assert_eq(lierne_layout_get_boxes(boxes, LAYOUT_CASE_SIZE * LAYOUT_CASE_SIZE, &count, l,
-                                         t->offset + rank),
-                 LIERNE_OK);
+    assert_ok(lierne_layout_get_shape(shape, l, t->offset + rank));
+    assert_ok(lierne_layout_get_boxes(boxes, LAYOUT_CASE_SIZE * LAYOUT_CASE_SIZE, &count, l,
+                                      t->offset + rank));
     for (int a = 0; a < t->naxes; a++) {
         own[a] = has ? layout_case_part(t, rank, a) : (layout_indices){0};
         cr_assert_eq(shape[a], has ? stored(t, &own[a], a) : 0);
@@ -97,7 +97,7 @@ static void check_search(const layout_case *from, const lierne_layout *l, const 
             continue;
         }
         cr_assert(lierne_layout_cell(l, from->offset + r, &cell));
-        cr_assert_eq(lierne_layout_overlapping(&cells, other, l, &cell), LIERNE_OK);
+        assert_ok(lierne_layout_overlapping(&cells, other, l, &cell));
         for (int q = 0; q < to->nranks; q++) {
             bool wanted = layout_case_holds(to, q);
             for (int a = 0; a < from->naxes && wanted; a++) {
@@ -178,7 +178,7 @@ static void move(rank_state *ranks, const layout_case *from, const layout_case *
         rank_state *s = &ranks[r];
         s->in = buffer_of(from, r - from->offset, &nin);
         free(buffer_of(to, r - to->offset, &nout));
-        cr_assert_eq(lierne_plan_get_elements(&in, &out, s->plan, direction), LIERNE_OK);
+        assert_ok(lierne_plan_get_elements(&in, &out, s->plan, direction));
         cr_assert(in == nin && out == nout);
         s->out = malloc((size_t)(nout + 1) * sizeof *s->out);
         for (int64_t i = 0; i < nout; i++) {
@@ -193,7 +193,7 @@ static void move(rank_state *ranks, const layout_case *from, const layout_case *
         int64_t n;
         rank_state *s = &ranks[r];
         int32_t *want = buffer_of(to, r - to->offset, &n);
-        cr_assert_eq(lierne_request_end(s->request), LIERNE_OK);
+        assert_ok(lierne_request_end(s->request));
         cr_assert_eq(memcmp(s->out, want, (size_t)n * sizeof *want), 0, "rank %d", r);
         free(want), free(s->in), free(s->out);
     }
@@ -204,18 +204,17 @@ static void redistribute(const layout_case *a, const lierne_layout *la, const la
     static rank_state ranks[LAYOUT_CASE_WORLD];
     lierne_sim *sim;
     lierne_redistribute_spec spec = {.size = sizeof spec, .src = la, .dst = lb};
-    cr_assert_eq(lierne_sim_create(&sim, LAYOUT_CASE_WORLD, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, LAYOUT_CASE_WORLD, NULL));
     for (int r = 0; r < LAYOUT_CASE_WORLD; r++) {
         lierne_context *context = lierne_sim_get_context(sim, r);
-        cr_assert_eq(lierne_plan_create_redistribute(&ranks[r].plan, context, &spec), LIERNE_OK,
-                     "%s", lierne_last_error());
+        assert_ok(lierne_plan_create_redistribute(&ranks[r].plan, context, &spec));
     }
     move(ranks, a, b, LIERNE_DIRECTION_FORWARD);
     move(ranks, b, a, LIERNE_DIRECTION_ADJOINT);
     for (int r = 0; r < LAYOUT_CASE_WORLD; r++) {
-        cr_assert_eq(lierne_plan_destroy(ranks[r].plan), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(ranks[r].plan));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 Test(layout_random, redistributions, .timeout = 120) {

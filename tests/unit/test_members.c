@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "rank_threads.h"
 #include "runtime/context/context.h"
+#include "unit/expect.h"
 
 enum { WORLD = 16, N = 6 };
 static const int members[N] = {2, 3, 4, 5, 9, 12};
@@ -25,17 +26,13 @@ static lierne_context_spec spec_of(void) {
 static lierne_sim *open_world(void) {
     const lierne_context_spec spec = spec_of();
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, WORLD, &spec));
     return sim;
 }
 
 static void close_world(lierne_sim *sim) {
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_destroy(sim));
     cr_assert_eq(lierne_mem_live(), 0);
-}
-
-static void says(const char *words) {
-    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
 }
 
 /* --- lists --- */
@@ -62,7 +59,7 @@ Test(members, a_context_knows_its_members) {
         cr_assert_eq(lierne_context_find_member(context, r), member ? n : -1, "rank %d", r);
         n += member;
     }
-    cr_assert_eq(lierne_context_dump(dump, sizeof dump, context), LIERNE_OK);
+    assert_ok(lierne_context_dump(dump, sizeof dump, context));
     cr_assert(strstr(dump, "rank 9 of 16, one of 6 members, over sim: 0 calls\n"), "%s", dump);
     cr_assert_eq(lierne_context_get_nmembers(NULL), -1);
     cr_assert_eq(lierne_context_get_member(NULL, 0), -1);
@@ -72,7 +69,7 @@ Test(members, a_context_knows_its_members) {
 
 Test(members, without_a_list_they_are_all_ranks) {
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, 3, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 3, NULL));
     const lierne_context *context = lierne_sim_get_context(sim, 1);
     cr_assert_eq(lierne_context_get_nmembers(context), 3);
     cr_assert_eq(lierne_context_get_member(context, 2), 2);
@@ -100,19 +97,18 @@ Test(members, one_rank_of_a_larger_world_by_itself) {
                                          .row = row,
                                          .dtype = LIERNE_DTYPE_F64,
                                          .width = 1};
-    cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_context_create_self(&context, &spec));
     cr_assert_eq(lierne_context_get_rank(context), 5);
     cr_assert_eq(lierne_context_get_world_size(context), WORLD);
-    cr_assert_eq(lierne_plan_create_references(&plan, context, &references), LIERNE_OK, "%s",
-                 lierne_last_error());
-    cr_assert_eq(lierne_plan_forward(plan, out, in, NULL), LIERNE_OK);
+    assert_ok(lierne_plan_create_references(&plan, context, &references));
+    assert_ok(lierne_plan_forward(plan, out, in, NULL));
     cr_assert(out[0] == 4 && out[1] == 3);
-    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)&plan, 1), LIERNE_OK);
+    assert_ok(lierne_plan_check((const lierne_plan *const *)&plan, 1));
     lierne_plan_destroy(plan);
     lierne_context_destroy(context);
     spec.nmembers = 2;
-    cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_ERR_INVALID);
-    says("spec->nmembers is 2, must be 1: a member for each rank");
+    assert_error(lierne_context_create_self(&context, &spec), LIERNE_ERR_INVALID,
+                 "spec->nmembers is 2, must be 1: a member for each rank");
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
@@ -120,7 +116,7 @@ static void rejected(lierne_context_spec spec, const char *words) {
     lierne_sim *sim;
     cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_ERR_INVALID, "%s", words);
     cr_assert_null(sim);
-    says(words);
+    assert_says(words);
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
@@ -157,8 +153,8 @@ Test(members, lists_that_are_none) {
     s.nmembers = 1;
     for (int world = 0; world <= LIERNE_MAX_RANKS + 1; world += LIERNE_MAX_RANKS + 1) {
         s.world_size = world;
-        cr_assert_eq(lierne_context_create_self(&context, &s), LIERNE_ERR_INVALID);
-        says("must be 1 to 16777216 where spec->members is set");
+        assert_error(lierne_context_create_self(&context, &s), LIERNE_ERR_INVALID,
+                     "must be 1 to 16777216 where spec->members is set");
     }
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -173,7 +169,7 @@ Test(members, every_allocation_may_fail) {
         status = lierne_sim_create(&sim, WORLD, &spec);
         lierne_mem_fail_at(0);
         cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !sim));
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
         cr_assert_eq(lierne_mem_live(), 0);
     }
     cr_assert_gt(k, 3);
@@ -191,7 +187,7 @@ static lierne_grid *grid_at(int offset, int tp, int dp, int world) {
                                    .rank_offset = offset,
                                    .world_size = world};
     lierne_grid *grid;
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_grid_create(&grid, &spec));
     return grid;
 }
 
@@ -222,7 +218,7 @@ static void bridge_rejected(int src, int dst, int world, bool megatron, const ch
     cr_assert_eq(plan_bridge(&plan, lierne_sim_get_context(sim, 4), src, dst, world, megatron),
                  LIERNE_ERR_INVALID, "%s: %s", words, lierne_last_error());
     cr_assert_null(plan);
-    says(words);
+    assert_says(words);
     close_world(sim);
 }
 
@@ -251,7 +247,7 @@ static lierne_layout *layout_at(int offset, int n) {
                                      .shape = shape,
                                      .dtype = LIERNE_DTYPE_F32,
                                      .placements = placements};
-    cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_layout_create(&layout, &spec));
     lierne_grid_destroy(grid);
     return layout;
 }
@@ -270,10 +266,9 @@ Test(members, a_layout_with_a_rank_that_is_no_member) {
                                                .dst = which == 1 ? bad : good,
                                                .adjoint_src = which == 2 ? bad : good,
                                                .adjoint_dst = which == 3 ? bad : good};
-        cr_assert_eq(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 2), &spec),
-                     LIERNE_ERR_INVALID);
-        says(words[which]);
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_error(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 2), &spec),
+                     LIERNE_ERR_INVALID, words[which]);
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_layout_destroy(good);
     lierne_layout_destroy(bad);
@@ -412,7 +407,7 @@ Test(members, a_rank_that_never_calls_is_named_as_in_the_world) {
     float in[16] = {0}, out[2][16];
     char dump[1024];
     spec.timeout = 0.2;
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, &spec));
     for (int i = 0; i < N; i++) {
         lierne_context *context = lierne_sim_get_context(sim, members[i]);
         cr_assert_eq(plan_bridge(&plans[i], context, 2, 4, WORLD, false), LIERNE_OK, "%s",
@@ -420,25 +415,23 @@ Test(members, a_rank_that_never_calls_is_named_as_in_the_world) {
     }
     /* 4 receives from 2 or 3, which do not begin; 5 has what it needs. */
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(lierne_plan_forward_begin(&requests[i], plans[2 + i], out[i], in, NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&requests[i], plans[2 + i], out[i], in, NULL));
     }
-    cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 4)), LIERNE_OK);
+    assert_ok(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 4)));
     cr_assert(strstr(dump, "waits for rank 2 (sim)") || strstr(dump, "waits for rank 3 (sim)"),
               "%s", dump);
-    cr_assert_eq(lierne_request_end(requests[0]), LIERNE_ERR_TIMEOUT);
-    says("rank 4: forward");
+    assert_error(lierne_request_end(requests[0]), LIERNE_ERR_TIMEOUT, "rank 4: forward");
     cr_assert(strstr(lierne_last_error(), "with rank 2 (sim)") ||
                   strstr(lierne_last_error(), "with rank 3 (sim)"),
               "%s", lierne_last_error());
-    cr_assert_eq(lierne_request_end(requests[1]), LIERNE_OK);
+    assert_ok(lierne_request_end(requests[1]));
     lierne_status status = lierne_plan_check((const lierne_plan *const *)plans, N);
     cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
     const lierne_plan *swapped[N] = {plans[1], plans[0], plans[2], plans[3], plans[4], plans[5]};
     cr_assert_eq(lierne_plan_check(swapped, N), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, N - 1), LIERNE_ERR_INVALID);
-    says("5 plans of a world of 6 ranks");
-    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)&plans[3], 1), LIERNE_OK);
+    assert_error(lierne_plan_check((const lierne_plan *const *)plans, N - 1), LIERNE_ERR_INVALID,
+                 "5 plans of a world of 6 ranks");
+    assert_ok(lierne_plan_check((const lierne_plan *const *)&plans[3], 1));
     for (int i = 0; i < N; i++) {
         lierne_plan_destroy(plans[i]);
     }
@@ -460,7 +453,7 @@ Test(members, a_wait_in_planning_names_ranks_of_the_world) {
     mistakes m = {0};
     lierne_sim *sim;
     spec.timeout = 0.2;
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, &spec));
     rank_threads(sim, WORLD, wait_in_vain, &m);
     for (int i = 0; i < N - 1; i++) {
         char own[32];
@@ -486,7 +479,7 @@ Test(members, a_small_part_of_a_large_world_takes_little_memory) {
     const lierne_context_spec spec = {.size = sizeof spec, .members = few, .nmembers = 3};
     lierne_sim *sim;
     struct mallinfo2 before = mallinfo2();
-    cr_assert_eq(lierne_sim_create(&sim, LIERNE_MAX_RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, LIERNE_MAX_RANKS, &spec));
     for (int i = 0; i < 3; i++) {
         cr_assert_not_null(lierne_sim_get_context(sim, few[i]));
     }

@@ -13,6 +13,7 @@
 #include "rank_threads.h"
 #include "redistribute_case.h"
 #include "transports.h"
+#include "unit/expect.h"
 
 enum { MOST = 12, LARGER = 64, SEEDS = 400 };
 
@@ -58,14 +59,14 @@ static lierne_sim *world_of(const renumbering *m, const int *nodes) {
                                       .members = m->members,
                                       .nmembers = m->n,
                                       .world_size = LARGER};
-    cr_assert_eq(lierne_sim_create(&sim, LARGER, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, LARGER, &spec));
     return sim;
 }
 
 static lierne_sim *small_world(int n, const int *nodes) {
     lierne_sim *sim;
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes};
-    cr_assert_eq(lierne_sim_create(&sim, n, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, n, &spec));
     return sim;
 }
 
@@ -81,8 +82,8 @@ static void same_messages(const lierne_messages *small, const lierne_messages *l
 static void same_routes(const lierne_plan *small, const lierne_plan *large, const renumbering *m) {
     for (int d = 0; d < 2; d++) {
         const lierne_route *a, *b;
-        cr_assert_eq(lierne_plan_get_route(&a, small, (lierne_direction)d), LIERNE_OK);
-        cr_assert_eq(lierne_plan_get_route(&b, large, (lierne_direction)d), LIERNE_OK);
+        assert_ok(lierne_plan_get_route(&a, small, (lierne_direction)d));
+        assert_ok(lierne_plan_get_route(&b, large, (lierne_direction)d));
         cr_assert_eq(m->members[a->rank], b->rank);
         cr_assert_eq(a->stages.count, b->stages.count);
         for (size_t s = 0; s < a->stages.count; s++) {
@@ -94,7 +95,7 @@ static void same_routes(const lierne_plan *small, const lierne_plan *large, cons
 
 static size_t bytes_of(const lierne_plan *plan, lierne_direction d, lierne_dtype dtype, bool out) {
     int64_t n[2];
-    cr_assert_eq(lierne_plan_get_elements(&n[0], &n[1], plan, d), LIERNE_OK);
+    assert_ok(lierne_plan_get_elements(&n[0], &n[1], plan, d));
     return (size_t)n[out] * lierne_dtype_size(dtype);
 }
 
@@ -111,7 +112,7 @@ static void execute(lierne_plan *const *plans, int n, lierne_direction d, lierne
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < n; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_request_end(requests[r]));
     }
 }
 
@@ -137,10 +138,10 @@ static test_transports *attach(lierne_sim *sim, int n) {
 static void close_worlds(lierne_sim *small, lierne_sim *large, test_transports *transports,
                          lierne_plan **plans[2], int n) {
     for (int i = 0; i < 2 * n; i++) {
-        cr_assert_eq(lierne_plan_destroy(plans[i / n][i % n]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[i / n][i % n]));
     }
-    cr_assert_eq(lierne_sim_destroy(small), LIERNE_OK);
-    cr_assert_eq(lierne_sim_destroy(large), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(small));
+    assert_ok(lierne_sim_destroy(large));
     cr_assert(test_transports_destroy(transports), "messages are left");
 }
 
@@ -178,8 +179,7 @@ static bool run_redistribution(uint64_t seed) {
                      lierne_last_error());
         same_routes(small[r], large[r], &m);
     }
-    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)large, c.world), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_plan_check((const lierne_plan *const *)large, c.world));
     for (int d = 0; d < 2; d++) {
         void *in[MAX_WORLD];
         for (int r = 0; r < c.world; r++) {
@@ -234,7 +234,7 @@ static bool run_bridge(uint64_t seed, bool *planned) {
     }
     for (int d = 0; *planned && d < 2; d++) {
         void *in[MAX_WORLD];
-        cr_assert_eq(lierne_plan_check((const lierne_plan *const *)large, c.world), LIERNE_OK);
+        assert_ok(lierne_plan_check((const lierne_plan *const *)large, c.world));
         for (int r = 0; r < c.world; r++) {
             in[r] = calloc(bytes_of(small[r], (lierne_direction)d, c.dtype, false) + 1, 1);
             case_fill(&c, r, (lierne_direction)d, in[r]);
@@ -413,7 +413,7 @@ static void rows_in_both_worlds(int n, lierne_graph_algorithm algorithm, const c
     cr_assert_str_eq(c.wrong, "");
     cr_assert_eq(memcmp(c.out[0], c.out[1], sizeof c.out[0]), 0, "%d ranks", n);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(lierne_sim_destroy(sims[i]), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sims[i]));
     }
 }
 
@@ -500,7 +500,7 @@ Test(members, bricks_are_in_the_order_of_the_members) {
     cr_assert_eq(memcmp(c.forward[0], c.forward[1], sizeof c.forward[0]), 0);
     cr_assert_eq(memcmp(c.back[0], c.back[1], sizeof c.back[0]), 0);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(lierne_sim_destroy(sims[i]), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sims[i]));
     }
     cr_assert_eq(lierne_mem_live(), 0);
 }

@@ -3,6 +3,7 @@
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/memory/host.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -117,29 +118,27 @@ static void all_reduce(const lierne_all_reduce_spec *spec, int ranks, pair of, u
     lierne_sim *sim;
     lierne_plan *plans[2];
     lierne_request *requests[2];
-    cr_assert_eq(lierne_sim_create(&sim, ranks, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, ranks, NULL));
     for (int r = 0; r < ranks; r++) {
-        cr_assert_eq(lierne_plan_create_all_reduce(&plans[r], lierne_sim_get_context(sim, r), spec),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_plan_create_all_reduce(&plans[r], lierne_sim_get_context(sim, r), spec));
         for (int64_t i = 0; i < spec->count; i++) {
             put(spec->dtype, in[r], i, values[spec->dtype][r ? of.second : of.first]);
         }
     }
     for (int r = 0; r < ranks; r++) {
-        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL));
     }
     for (int r = 0; r < ranks; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
+        assert_ok(lierne_request_end(requests[r]));
         for (int64_t i = 0; i < spec->count; i++) {
             uint64_t bits = get(spec->dtype, out[r], i);
             cr_assert_eq(bits, expected, "%s, reduction %d, algorithm %d: element %lld is %llx",
                          lierne_dtype_name(spec->dtype), (int)spec->reduction, (int)spec->algorithm,
                          (long long)i, (unsigned long long)bits);
         }
-        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 Test(nan, every_rank_and_algorithm_gives_the_canonical_one) {

@@ -2,6 +2,7 @@
  * only which rank has and needs which element, and, of larger tensors, against the bounds. */
 #include "base/base.h"
 #include "seeds.h"
+#include "unit/expect.h"
 #include "unit/holding.h"
 
 #include <criterion/criterion.h>
@@ -44,7 +45,7 @@ static void add_traffic(traffic *t, const lierne_plan *plan, lierne_direction d,
                         int rank, int64_t size) {
     const lierne_route *route;
     int64_t received = 0;
-    cr_assert_eq(lierne_plan_get_route(&route, plan, d), LIERNE_OK);
+    assert_ok(lierne_plan_get_route(&route, plan, d));
     for (size_t i = 0; i < route->stages.count; i++) {
         received += size * elements_with_others(&route->stages.at[i].recvs, nodes, rank);
         t->sent[nodes[rank]] +=
@@ -110,7 +111,7 @@ static void expect_bound(const lierne_layout *src, const lierne_layout *dst, con
     for (int r = 0; r < RANKS; r++) { /* any numbers */
         scattered[r] = 7 - 1000 * nodes[r];
     }
-    cr_assert_eq(lierne_redistribute_get_node_bound(&bound, src, dst, scattered), LIERNE_OK);
+    assert_ok(lierne_redistribute_get_node_bound(&bound, src, dst, scattered));
     cr_expect_eq(bound.between_bytes, t->between * size, "seed %llu", (unsigned long long)seed);
     cr_expect_eq(bound.received_bytes, t->most_received * size, "seed %llu",
                  (unsigned long long)seed);
@@ -128,7 +129,7 @@ static void expect_crossing(const redistribute_case *c, const int *nodes, int64_
     lierne_sim *sim;
     traffic t = {0};
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes};
-    cr_assert_eq(lierne_sim_create(&sim, c->world, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, c->world, &spec));
     for (int r = 0; r < c->world; r++) {
         lierne_plan *plan;
         cr_assert_eq(redistribute_plan(&plan, c, lierne_sim_get_context(sim, r)), LIERNE_OK);
@@ -230,7 +231,7 @@ static void run_seed(uint64_t seed) {
     c.nodes = arrays.nodes;
     c.routing = LIERNE_ROUTING_BALANCED;
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = c.nodes};
-    cr_assert_eq(lierne_sim_create(&sim, c.world, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, c.world, &spec));
     for (int r = 0; r < c.world; r++) {
         lierne_plan *plan;
         cr_assert_eq(case_plan(&plan, lierne_sim_get_context(sim, r), &c), LIERNE_OK, "%s",

@@ -1,5 +1,6 @@
 /* Packed sequences: random pairs of layouts against an oracle by token, aliases, padding, and
  * descriptions that are rejected. */
+#include "unit/expect.h"
 #include "unit/packed_case.h"
 
 #include "base/base.h"
@@ -71,7 +72,7 @@ static void execute(const packed_case *c, lierne_plan **plans, lierne_direction 
                      LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
     }
     for (int r = 0; r < c->world; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_request_end(requests[r]));
     }
     for (int r = 0; r < c->world; r++) {
         for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
@@ -125,8 +126,7 @@ static void expect_bytes(const packed_case *c, lierne_plan **plans, uint64_t see
             int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
             wanted += t >= 0 && !has(&c->buffers[0][r], t, h);
         }
-        cr_assert_eq(lierne_plan_get_report(&report, plans[r], LIERNE_DIRECTION_FORWARD),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_get_report(&report, plans[r], LIERNE_DIRECTION_FORWARD));
         cr_assert_eq(report.received_bytes, wanted * 8, "seed %d, rank %d", (int)seed, r);
         cr_assert_eq(report.min_bytes, wanted * 8, "seed %d, rank %d", (int)seed, r);
     }
@@ -197,7 +197,7 @@ static void run_seed(uint64_t seed) {
                                                .dst = layouts[1],
                                                .routing = seed % 2 ? test_routing()
                                                                    : LIERNE_ROUTING_BALANCED};
-        cr_assert_eq(lierne_sim_create(&sim, c.world, NULL), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, c.world, NULL));
         for (int r = 0; r < c.world; r++) {
             packed_fill_buffer(&c.buffers[0][r], &c.sides[0], &c.tokens, r);
             packed_fill_buffer(&c.buffers[1][r], &c.sides[1], &c.tokens, r);
@@ -209,9 +209,9 @@ static void run_seed(uint64_t seed) {
         expect_owners(&c, 1, seed);
         run_plans(&c, plans, seed);
         for (int r = 0; r < c.world; r++) {
-            cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+            assert_ok(lierne_plan_destroy(plans[r]));
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_layout_destroy(layouts[0]);
     lierne_layout_destroy(layouts[1]);

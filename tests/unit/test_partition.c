@@ -2,6 +2,7 @@
  */
 #include "base/base.h"
 #include "lierne.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <float.h>
@@ -20,15 +21,15 @@ static void expect_owners(const int32_t *got, const int32_t *want, int n) {
 
 Test(partition, split_gives_the_first_ranks_one_more) {
     int32_t owner[11] = {[10] = 99};
-    cr_assert_eq(lierne_partition_split(owner, 10, 4), LIERNE_OK);
+    assert_ok(lierne_partition_split(owner, 10, 4));
     expect_owners(owner, (int32_t[]){0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 99}, 11);
-    cr_assert_eq(lierne_partition_split(owner, 6, 3), LIERNE_OK);
+    assert_ok(lierne_partition_split(owner, 6, 3));
     expect_owners(owner, (int32_t[]){0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 99}, 11);
-    cr_assert_eq(lierne_partition_split(owner, 3, INT32_MAX), LIERNE_OK);
+    assert_ok(lierne_partition_split(owner, 3, INT32_MAX));
     expect_owners(owner, (int32_t[]){0, 1, 2, 1, 2}, 5);
-    cr_assert_eq(lierne_partition_split(owner, 5, 1), LIERNE_OK);
+    assert_ok(lierne_partition_split(owner, 5, 1));
     expect_owners(owner, (int32_t[]){0, 0, 0, 0, 0, 2}, 6);
-    cr_assert_eq(lierne_partition_split(NULL, 0, 3), LIERNE_OK);
+    assert_ok(lierne_partition_split(NULL, 0, 3));
 }
 
 /* The corners of a cube along the curve are 000, x00, 0y0, xy0, 00z, x0z, 0yz, xyz. */
@@ -40,14 +41,14 @@ Test(partition, corners_of_a_cube) {
     const uint32_t want[8] = {7 * x, 6 * x, 5 * x, 4 * x, 3 * x, 2 * x, x, 0};
     uint32_t codes[8];
     int32_t owner[8];
-    cr_assert_eq(lierne_partition_morton_codes(codes, corners, LIERNE_DTYPE_F32, 8), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, corners, LIERNE_DTYPE_F32, 8));
     for (int i = 0; i < 8; i++) {
         cr_expect_eq(codes[i], want[i], "corner %d: %x", i, codes[i]);
     }
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 4), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 4));
     expect_owners(owner, (int32_t[]){3, 3, 2, 2, 1, 1, 0, 0}, 8);
     /* floor(i * 3 / 8) is 0 0 0 1 1 1 2 2 from the end of the list on. */
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 3), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 3));
     expect_owners(owner, (int32_t[]){2, 2, 1, 1, 1, 0, 0, 0}, 8);
 }
 
@@ -55,7 +56,7 @@ Test(partition, one_scale_for_all_axes) {
     /* x spans 4, y 2, z 1 (and a low of its own): cells of the high ends 1023, 511, 255. */
     const double p[9] = {-3, 5, 7, 1, 5, 7, -3, 7, 8};
     uint32_t codes[3];
-    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 3), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 3));
     cr_expect_eq(codes[0], 0);
     cr_expect_eq(codes[1], 0x09249249);
     cr_expect_eq(codes[2], (0x01249249 << 1) | (0x00249249 << 2), "%x", codes[2]);
@@ -69,9 +70,9 @@ Test(partition, cells_in_the_type_of_the_positions) {
     for (int i = 0; i < 6; i++) {
         f[i] = (float)d[i];
     }
-    cr_assert_eq(lierne_partition_morton_codes(codes, d, LIERNE_DTYPE_F64, 2), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, d, LIERNE_DTYPE_F64, 2));
     cr_expect_eq(codes[1], 0x09249249 | 0x01249249 << 1, "%x", codes[1]);
-    cr_assert_eq(lierne_partition_morton_codes(codes, f, LIERNE_DTYPE_F32, 2), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, f, LIERNE_DTYPE_F32, 2));
     cr_expect_eq(codes[1], 0x09249249 | 1 << (9 * 3 + 1), "%x", codes[1]);
 }
 
@@ -81,9 +82,9 @@ Test(partition, ties_stay_in_index_order) {
     for (int i = 0; i < 15; i++) {
         same[i] = 7;
     }
-    cr_assert_eq(lierne_partition_morton(owner, same, LIERNE_DTYPE_F32, 5, 2), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, same, LIERNE_DTYPE_F32, 5, 2));
     expect_owners(owner, (int32_t[]){0, 0, 0, 1, 1}, 5);
-    cr_assert_eq(lierne_partition_morton(owner, zeros, LIERNE_DTYPE_F32, 5, 4), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, zeros, LIERNE_DTYPE_F32, 5, 4));
     expect_owners(owner, (int32_t[]){0, 0, 1, 2, 3}, 5);
 }
 
@@ -91,26 +92,26 @@ Test(partition, ties_stay_in_index_order) {
 Test(partition, an_extent_of_nothing) {
     const double p[6] = {0, 0, 0, 0.25e-8, 0, 0};
     uint32_t codes[2] = {1, 1};
-    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 2), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 2));
     cr_expect_eq(codes[0], 0);
     cr_expect_eq(codes[1], 0x00249249, "%x", codes[1]); /* cell 255 */
-    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 1), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 1));
     cr_expect_eq(codes[0], 0);
 }
 
 /* With no more rows than ranks the curve is not used. */
 Test(partition, few_rows) {
     int32_t owner[8];
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 8), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 8));
     expect_owners(owner, (int32_t[]){0, 1, 2, 3, 4, 5, 6, 7}, 8);
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 3, 100), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 3, 100));
     expect_owners(owner, (int32_t[]){0, 1, 2}, 3);
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 1), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 1));
     expect_owners(owner, (int32_t[]){0, 0, 0, 0, 0, 0, 0, 0}, 8);
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 1, 1), LIERNE_OK);
+    assert_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 1, 1));
     cr_expect_eq(owner[0], 0);
-    cr_assert_eq(lierne_partition_morton(NULL, NULL, LIERNE_DTYPE_F64, 0, 3), LIERNE_OK);
-    cr_assert_eq(lierne_partition_morton_codes(NULL, NULL, LIERNE_DTYPE_F32, 0), LIERNE_OK);
+    assert_ok(lierne_partition_morton(NULL, NULL, LIERNE_DTYPE_F64, 0, 3));
+    assert_ok(lierne_partition_morton_codes(NULL, NULL, LIERNE_DTYPE_F32, 0));
 }
 
 typedef struct row {
@@ -164,8 +165,8 @@ static void check_random(row *rows, const float *p, int64_t n, int world) {
     int32_t *owner = malloc((size_t)n * sizeof *owner);
     uint32_t *codes = malloc((size_t)n * sizeof *codes);
     cr_assert(owner && codes);
-    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F32, n), LIERNE_OK);
-    cr_assert_eq(lierne_partition_morton(owner, p, LIERNE_DTYPE_F32, n, world), LIERNE_OK);
+    assert_ok(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F32, n));
+    assert_ok(lierne_partition_morton(owner, p, LIERNE_DTYPE_F32, n, world));
     float_codes(rows, p, n);
     for (int64_t i = 0; i < n; i++) {
         cr_assert_eq(codes[i], rows[i].code, "row %lld: %x, not %x", (long long)i, codes[i],
@@ -227,8 +228,7 @@ Test(partition, a_hundred_thousand_rows_in_any_order) {
 
 static void rejected(lierne_status got, lierne_status want, const char *says) {
     cr_expect_eq(got, want, "%s, not %s", lierne_status_name(got), lierne_status_name(want));
-    cr_expect(strstr(lierne_last_error(), says), "'%s' says nothing of '%s'", lierne_last_error(),
-              says);
+    expect_says(says);
 }
 
 Test(partition, bad_arguments) {
@@ -294,6 +294,6 @@ Test(partition, running_out_of_memory_leaves_nothing) {
         cr_expect_eq(lierne_mem_live(), live);
     }
     lierne_mem_fail_at(0);
-    cr_expect_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 2), LIERNE_OK);
+    expect_ok(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 2));
     cr_expect_eq(lierne_mem_live(), live);
 }

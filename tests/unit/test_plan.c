@@ -1,5 +1,6 @@
 /* Plans as users see them: aliases, requests, threads, deadlines, calls that are compared, groups.
  */
+#include "unit/expect.h"
 #include "unit/plan_case.h"
 
 #include <criterion/criterion.h>
@@ -17,15 +18,14 @@ Test(plan, fan_out_along_the_leading_axis_is_an_alias) {
     }
     for (int r = 0; r < 4; r++) {
         int64_t offset;
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
-                     LIERNE_OK);
-        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
+        assert_ok(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
+        assert_ok(lierne_plan_get_alias(&offset, plans[r], LIERNE_DIRECTION_FORWARD));
         cr_assert_eq(offset, 16 * r);
-        cr_assert_eq(lierne_plan_forward(plans[r], NULL, in, NULL), LIERNE_OK);
+        assert_ok(lierne_plan_forward(plans[r], NULL, in, NULL));
         memset(out, 0xa5, sizeof out);
-        cr_assert_eq(lierne_plan_forward(plans[r], out, in, NULL), LIERNE_OK);
+        assert_ok(lierne_plan_forward(plans[r], out, in, NULL));
         cr_assert_eq(memcmp(out, in + offset, sizeof out), 0);
-        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_DIRECTION_ADJOINT), LIERNE_OK);
+        assert_ok(lierne_plan_get_alias(&offset, plans[r], LIERNE_DIRECTION_ADJOINT));
         cr_assert_eq(offset, -1, "the adjoint gathers");
     }
     spec.batch_axis = 1;
@@ -33,15 +33,14 @@ Test(plan, fan_out_along_the_leading_axis_is_an_alias) {
     for (int r = 0; r < 4; r++) {
         lierne_plan *strided;
         int64_t offset;
-        cr_assert_eq(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec));
         lierne_plan_get_alias(&offset, strided, LIERNE_DIRECTION_FORWARD);
         cr_assert_eq(offset, -1, "a narrow of an inner axis is no alias");
         cr_assert_eq(lierne_plan_forward(strided, NULL, in, NULL), LIERNE_ERR_INVALID);
         lierne_plan_destroy(strided);
         lierne_plan_destroy(plans[r]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
 }
@@ -96,7 +95,7 @@ Test(plan, blocking_calls_on_a_thread_per_rank) {
             pthread_join(threads[r], NULL);
             cr_assert(!workers[r].bad, "rank %d", r);
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
@@ -111,8 +110,7 @@ Test(plan, requests_in_flight_and_busy) {
     lierne_request *q[2][3];
     float in[2][3][32], out[2][3][64];
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
     }
     for (int i = 0; i < 2; i++) {
         for (int r = 0; r < 2; r++) {
@@ -123,14 +121,13 @@ Test(plan, requests_in_flight_and_busy) {
                          0);
         }
     }
-    cr_assert_eq(lierne_plan_forward_begin(&q[0][2], plans[0], out[0][2], in[0][2], NULL),
-                 LIERNE_ERR_BUSY);
-    cr_assert(strstr(lierne_last_error(), "all 2 requests are in flight"));
+    assert_error(lierne_plan_forward_begin(&q[0][2], plans[0], out[0][2], in[0][2], NULL),
+                 LIERNE_ERR_BUSY, "all 2 requests are in flight");
     cr_assert_null(q[0][2]);
     cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_ERR_BUSY);
     for (int i = 1; i >= 0; i--) { /* ended in reverse order */
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_request_end(q[r][i]), LIERNE_OK);
+            assert_ok(lierne_request_end(q[r][i]));
             cr_assert(out[r][i][0] == (float)(1000 * i) &&
                       out[r][i][32] == (float)(1000 * i + 100));
         }
@@ -154,13 +151,13 @@ Test(plan, requests_in_flight_and_busy) {
                      lierne_last_error());
     }
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_request_end(q[r][0]), LIERNE_OK);
+        assert_ok(lierne_request_end(q[r][0]));
         cr_assert(out[r][2][32] == 1100.0f);
     }
     cr_assert_eq(lierne_request_end(q[0][0]), LIERNE_ERR_INVALID, "ending twice");
-    cr_assert_eq(lierne_request_end(NULL), LIERNE_OK);
+    assert_ok(lierne_request_end(NULL));
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[r]));
     }
     lierne_sim_destroy(sim);
     lierne_grid_destroy(src);
@@ -175,34 +172,28 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
     lierne_request *request;
     float x[32] = {1}, y[64];
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
     }
     double start = lierne_now();
     cr_assert_eq(lierne_plan_forward(plans[0], y, x, NULL), LIERNE_ERR_TIMEOUT);
     cr_assert(lierne_now() - start < 10);
-    cr_assert(strstr(lierne_last_error(),
-                     "rank 0: forward 0 of plan 0, stage 0 of 1: 1 of 2 messages "
-                     "missing after 0.2 s, with rank 1"),
-              "%s", lierne_last_error());
+    assert_says("rank 0: forward 0 of plan 0, stage 0 of 1: 1 of 2 messages "
+                "missing after 0.2 s, with rank 1");
     cr_assert_eq(lierne_plan_forward_begin(&request, plans[0], y, x, NULL), LIERNE_ERR_TIMEOUT,
                  "it is dead");
     const char *dead = "lierne_plan_forward_begin: the context is dead, destroy it; "
                        "lierne_plan_forward failed: rank 0: ";
     cr_assert_eq(strncmp(lierne_last_error(), dead, strlen(dead)), 0, "%s", lierne_last_error());
     char dump[1024], little[10];
-    cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
+    assert_ok(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)));
     cr_assert(strstr(dump, "rank 0 of 2 over sim: 2 calls\n"), "%s", dump);
     cr_assert(strstr(dump, "in flight: forward 0 of plan 0, stage 0 of 1"), "%s", dump);
     cr_assert(strstr(dump, "waits for rank 1 (sim)\n"), "%s", dump);
     cr_assert(strstr(dump, "\nplanning, LIERNE_OK after"), "%s", dump);
-    cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)),
-                 LIERNE_OK);
+    assert_ok(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)));
     cr_assert_eq(lierne_plan_forward(plans[1], y, x, NULL), LIERNE_ERR_TIMEOUT,
                  "rank 0 gave up before");
-    cr_assert(strstr(lierne_last_error(),
-                     "lierne_plan_forward: rank 0 gave up: lierne_plan_forward: rank 0: "),
-              "%s", lierne_last_error());
+    assert_says("lierne_plan_forward: rank 0 gave up: lierne_plan_forward: rank 0: ");
     cr_assert_str_eq(little, "rank 1 of");
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_context_dump(dump, 0, lierne_sim_get_context(sim, 1)), LIERNE_ERR_INVALID);
@@ -210,9 +201,9 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
     cr_assert_eq(lierne_plan_create_bridge(&third, lierne_sim_get_context(sim, 0), &spec),
                  LIERNE_ERR_TIMEOUT);
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
@@ -226,33 +217,31 @@ Test(plan, calls_are_compared_where_the_context_checks) {
         lierne_sim *sim;
         lierne_plan *a[2], *b[2];
         lierne_request *q[2];
-        cr_assert_eq(lierne_sim_create(&sim, 2, &context), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, 2, &context));
         for (int r = 0; r < 2; r++) {
             lierne_plan_create_bridge(&a[r], lierne_sim_get_context(sim, r), &spec);
             lierne_plan_create_bridge(&b[r], lierne_sim_get_context(sim, r), &spec);
         }
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_plan_forward_begin(&q[r], a[r], r ? z : y, x, NULL), LIERNE_OK);
+            assert_ok(lierne_plan_forward_begin(&q[r], a[r], r ? z : y, x, NULL));
         }
-        cr_assert_eq(lierne_request_end(q[0]), LIERNE_OK);
-        cr_assert_eq(lierne_request_end(q[1]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_forward_begin(&q[0], a[0], y, x, NULL), LIERNE_OK);
+        assert_ok(lierne_request_end(q[0]));
+        assert_ok(lierne_request_end(q[1]));
+        assert_ok(lierne_plan_forward_begin(&q[0], a[0], y, x, NULL));
         memset(z, 0x5a, sizeof z);
         cr_assert_eq(kind ? lierne_plan_forward(b[1], z, x, NULL)
                           : lierne_plan_adjoint(a[1], z, x, NULL),
                      LIERNE_ERR_MISMATCH);
-        cr_assert(strstr(lierne_last_error(),
-                         kind ? "plan differs between ranks: 0 on rank 0, 1 on "
-                                "rank 1"
-                              : "ranks make different calls: forward on rank 0, "
-                                "adjoint on rank 1: "),
-                  "%s", lierne_last_error());
+        assert_says(kind ? "plan differs between ranks: 0 on rank 0, 1 on "
+                           "rank 1"
+                         : "ranks make different calls: forward on rank 0, "
+                           "adjoint on rank 1: ");
         cr_assert_eq(((unsigned char *)z)[0], 0x5a, "nothing moved");
         cr_assert_eq(lierne_request_end(q[0]), LIERNE_ERR_MISMATCH, "who called first is told");
         for (int r = 0; r < 2; r++) {
             lierne_plan_destroy(a[r]), lierne_plan_destroy(b[r]);
         }
-        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+        assert_ok(lierne_sim_destroy(sim));
     }
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
@@ -266,11 +255,11 @@ Test(plan, groups_are_shared_and_freed_with_the_last_plan) {
     const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE,
                                            &spec};
     lierne_context *context = lierne_sim_get_context(sim, 3);
-    cr_assert_eq(lierne_plan_create_megatron(&a, context, &megatron), LIERNE_OK);
+    assert_ok(lierne_plan_create_megatron(&a, context, &megatron));
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
-    cr_assert_eq(lierne_plan_create_megatron(&b, context, &megatron), LIERNE_OK);
+    assert_ok(lierne_plan_create_megatron(&b, context, &megatron));
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
-    cr_assert_eq(lierne_plan_get_report(&report, b, LIERNE_DIRECTION_ADJOINT), LIERNE_OK);
+    assert_ok(lierne_plan_get_report(&report, b, LIERNE_DIRECTION_ADJOINT));
     cr_assert_eq(report.groups, 2);
     lierne_plan_destroy(a);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);

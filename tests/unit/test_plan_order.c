@@ -3,6 +3,8 @@
  * distinguishes them. Both orders are tried, because two mix-ups can cancel. */
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "mesh.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -16,19 +18,9 @@ typedef struct world {
     lierne_plan *plans[2][RANKS]; /* two equal plans */
 } world;
 
-static lierne_grid *grid_of(int64_t cp, int64_t dp) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t sizes[3] = {1, cp, dp};
-    lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *grid;
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
-    return grid;
-}
-
 static world open_world(void) {
     static const int64_t shape[2] = {2, SAMPLE};
-    world w = {.src = grid_of(1, 2), .dst = grid_of(2, 1)};
+    world w = {.src = grid_of(1, 1, 2, RANKS), .dst = grid_of(1, 2, 1, RANKS)};
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = w.src,
                                .dst = w.dst,
@@ -36,11 +28,11 @@ static world open_world(void) {
                                .shape = shape,
                                .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = 1};
-    cr_assert_eq(lierne_sim_create(&w.sim, RANKS, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w.sim, RANKS, NULL));
     for (int p = 0; p < 2; p++) {
         for (int r = 0; r < RANKS; r++) {
             lierne_context *context = lierne_sim_get_context(w.sim, r);
-            cr_assert_eq(lierne_plan_create_bridge(&w.plans[p][r], context, &spec), LIERNE_OK);
+            assert_ok(lierne_plan_create_bridge(&w.plans[p][r], context, &spec));
         }
     }
     return w;
@@ -48,10 +40,10 @@ static world open_world(void) {
 
 static void close_world(world *w) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_destroy(w->plans[0][r]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_destroy(w->plans[1][r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(w->plans[0][r]));
+        assert_ok(lierne_plan_destroy(w->plans[1][r]));
     }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(w->sim));
     lierne_grid_destroy(w->src);
     lierne_grid_destroy(w->dst);
 }
@@ -78,14 +70,13 @@ static void begin_plans(bool opposite) {
             for (int s = 0; s < SAMPLE; s++) {
                 in[p][r][s] = value(p, r, s);
             }
-            cr_assert_eq(lierne_plan_forward_begin(&q[p][r], w.plans[p][r], out[p][r], in[p][r],
-                                                   NULL),
-                         LIERNE_OK);
+            assert_ok(
+                lierne_plan_forward_begin(&q[p][r], w.plans[p][r], out[p][r], in[p][r], NULL));
         }
     }
     for (int r = 0; r < RANKS; r++) {
         for (int p = 0; p < 2; p++) {
-            cr_assert_eq(lierne_request_end(q[p][r]), LIERNE_OK);
+            assert_ok(lierne_request_end(q[p][r]));
         }
     }
     for (int r = 0; r < RANKS; r++) {
@@ -119,8 +110,8 @@ static void begin_directions(bool opposite) {
         }
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_request_end(forward[r]), LIERNE_OK);
-        cr_assert_eq(lierne_request_end(adjoint[r]), LIERNE_OK);
+        assert_ok(lierne_request_end(forward[r]));
+        assert_ok(lierne_request_end(adjoint[r]));
     }
     for (int r = 0; r < RANKS; r++) {
         check_whole(out[r], 0);

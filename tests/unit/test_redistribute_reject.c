@@ -1,5 +1,6 @@
 /* Specs of a redistribution that cannot be planned, ranks that disagree, and memory that runs out.
  */
+#include "unit/expect.h"
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
@@ -54,9 +55,9 @@ static lierne_layout *make(const variant *v) {
                                .full_axes = v->full_axes};
     lierne_grid *grid;
     lierne_layout *layout;
-    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_grid_create(&grid, &g));
     spec.grid = grid;
-    cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_layout_create(&layout, &spec));
     lierne_grid_destroy(grid);
     return layout;
 }
@@ -65,12 +66,12 @@ static void rejected_in(int world, lierne_redistribute_spec spec, lierne_status 
                         const char *words) {
     lierne_sim *sim;
     lierne_plan *plan = (lierne_plan *)&spec;
-    cr_assert_eq(lierne_sim_create(&sim, world, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, world, NULL));
     cr_assert_eq(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 1), &spec),
                  wanted, "%s", words);
     cr_assert_null(plan);
-    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_says(words);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 static void rejected(lierne_redistribute_spec spec, lierne_status wanted, const char *words) {
@@ -96,12 +97,12 @@ Test(redistribute_reject, specs_that_are_incomplete_or_out_of_range) {
     rejected(s, LIERNE_ERR_INVALID, "routing is 3, must be in 0 to 2");
     rejected_in(WORLD + 1, good, LIERNE_ERR_INVALID, "a world of 4 ranks, the context one of 5");
     cr_assert_eq(lierne_plan_create_redistribute(&plan, NULL, &good), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
     lierne_context *context = lierne_sim_get_context(sim, 0);
     cr_assert_eq(lierne_plan_create_redistribute(NULL, context, &good), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_create_redistribute(&plan, context, NULL), LIERNE_ERR_INVALID);
     cr_assert_null(plan);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     lierne_layout_destroy(l);
 }
 
@@ -166,14 +167,12 @@ static void disagree(const variant *first, const variant *second, const char *fi
         *(const lierne_layout **[]){&other.src, &other.dst, &other.adjoint_src,
                                     &other.adjoint_dst}[place] = b;
         snprintf(expected, sizeof expected, "%s.%s differs between ranks", prefixes[place], field);
-        cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_redistribute(&plans[0], lierne_sim_get_context(sim, 0), &s),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+        assert_ok(lierne_plan_create_redistribute(&plans[0], lierne_sim_get_context(sim, 0), &s));
         cr_assert_eq(lierne_plan_create_redistribute(&plans[1], lierne_sim_get_context(sim, 1),
                                                      &other),
                      LIERNE_ERR_MISMATCH, "%s", expected);
-        cr_assert(strstr(lierne_last_error(), expected), "'%s' has no '%s'", lierne_last_error(),
-                  expected);
+        assert_says(expected);
         cr_assert_null(plans[1]);
         lierne_plan_destroy(plans[0]);
         lierne_sim_destroy(sim);
@@ -219,14 +218,11 @@ Test(redistribute_reject, specs_that_differ_between_ranks) {
                                                 .max_inflight = i == 3 ? 2 : 0};
         lierne_plan *plans[2];
         lierne_sim *sim;
-        cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_redistribute(&plans[0], lierne_sim_get_context(sim, 0), &s),
-                     LIERNE_OK);
-        cr_assert_eq(lierne_plan_create_redistribute(&plans[1], lierne_sim_get_context(sim, 1),
+        assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+        assert_ok(lierne_plan_create_redistribute(&plans[0], lierne_sim_get_context(sim, 0), &s));
+        assert_error(lierne_plan_create_redistribute(&plans[1], lierne_sim_get_context(sim, 1),
                                                      &other),
-                     LIERNE_ERR_MISMATCH);
-        cr_assert(strstr(lierne_last_error(), i < 3 ? fields[i] : "max_inflight"), "%s",
-                  lierne_last_error());
+                     LIERNE_ERR_MISMATCH, i < 3 ? fields[i] : "max_inflight");
         lierne_plan_destroy(plans[0]);
         lierne_sim_destroy(sim);
         lierne_layout_destroy(a);
@@ -250,7 +246,7 @@ Test(redistribute_reject, running_out_of_memory_leaves_nothing) {
         lierne_plan *plan = NULL;
         size_t before = lierne_mem_live();
         cr_assert_lt(k, 10000);
-        cr_assert_eq(lierne_sim_create(&sim, 8, NULL), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, 8, NULL));
         lierne_mem_fail_at(k);
         status = lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 2), &spec);
         lierne_mem_fail_at(0);

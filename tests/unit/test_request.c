@@ -3,6 +3,7 @@
 #include "bridge_plan.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -23,15 +24,14 @@ static void open_world(world *w, double timeout) {
     lierne_grid *src, *dst;
     lierne_grid_spec grid = {
         .size = sizeof grid, .ndims = 3, .names = names, .sizes = wide, .world_size = RANKS};
-    cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&src, &grid));
     grid.sizes = narrow;
-    cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
+    assert_ok(lierne_grid_create(&dst, &grid));
     const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, RANKS, &context));
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r),
-                                               &spec),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(
+            lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r), &spec));
         for (int i = 0; i < 2 * ROWS; i++) {
             w->in[r][i] = (float)(100 * r + i + 1);
         }
@@ -43,16 +43,15 @@ static void open_world(world *w, double timeout) {
 
 static void close_world(world *w) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(w->plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(w->sim));
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
 static lierne_request *begin(world *w, int r) {
     lierne_request *request;
-    cr_assert_eq(lierne_plan_forward_begin(&request, w->plans[r], w->out[r], w->in[r], NULL),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_forward_begin(&request, w->plans[r], w->out[r], w->in[r], NULL));
     return request;
 }
 
@@ -67,19 +66,19 @@ Test(request, is_done_when_its_data_is_there) {
     }
     lierne_request *second = begin(&w, 1);
     while (!done[0] || !done[1]) {
-        cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_OK);
-        cr_assert_eq(lierne_request_test(&done[1], second), LIERNE_OK);
+        assert_ok(lierne_request_test(&done[0], first));
+        assert_ok(lierne_request_test(&done[1], second));
     }
     for (int i = 0; i < 2 * ROWS; i++) {
         cr_assert(w.out[0][i] == w.in[i / ROWS][i % ROWS] && w.out[1][i] == w.out[0][i],
                   "element %d is %g", i, (double)w.out[0][i]);
     }
-    cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_OK);
+    assert_ok(lierne_request_test(&done[0], first));
     cr_assert(done[0], "no longer done");
-    cr_assert_eq(lierne_request_end(first), LIERNE_OK);
-    cr_assert_eq(lierne_request_end(second), LIERNE_OK);
+    assert_ok(lierne_request_end(first));
+    assert_ok(lierne_request_end(second));
     cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_ERR_INVALID, "it has ended");
-    cr_assert(strstr(lierne_last_error(), "has ended"));
+    assert_says("has ended");
     close_world(&w);
 }
 
@@ -89,13 +88,13 @@ Test(request, progress_needs_no_request) {
     open_world(&w, 30);
     lierne_request *requests[RANKS] = {begin(&w, 0), begin(&w, 1)};
     for (int i = 0; i < 10; i++) {
-        cr_assert_eq(lierne_context_progress(lierne_sim_get_context(w.sim, i % RANKS)), LIERNE_OK);
+        assert_ok(lierne_context_progress(lierne_sim_get_context(w.sim, i % RANKS)));
     }
     cr_assert(w.out[0][2 * ROWS - 1] == w.in[1][ROWS - 1], "nothing progressed");
-    cr_assert_eq(lierne_request_test(&done, requests[0]), LIERNE_OK);
+    assert_ok(lierne_request_test(&done, requests[0]));
     cr_assert(done);
-    cr_assert_eq(lierne_request_end(requests[0]), LIERNE_OK);
-    cr_assert_eq(lierne_request_end(requests[1]), LIERNE_OK);
+    assert_ok(lierne_request_end(requests[0]));
+    assert_ok(lierne_request_end(requests[1]));
     close_world(&w);
 }
 
@@ -111,14 +110,14 @@ Test(request, a_loop_of_tests_times_out) {
         status = lierne_request_test(&done, request);
     }
     cr_assert_eq(status, LIERNE_ERR_TIMEOUT, "%s", lierne_status_name(status));
-    cr_assert(strstr(lierne_last_error(), "with rank 1 (sim)"), "%s", lierne_last_error());
+    assert_says("with rank 1 (sim)");
     lierne_context *context = lierne_sim_get_context(w.sim, 0);
     cr_assert_eq(lierne_context_progress(context), LIERNE_ERR_TIMEOUT, "the context is dead");
     cr_assert_eq(lierne_request_end(request), LIERNE_ERR_TIMEOUT);
     cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_plan_destroy(w.plans[0]), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(w.plans[0]));
     w.plans[0] = NULL;
-    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_OK);
+    assert_ok(lierne_context_get_borrowed(NULL, 0, &borrowed, context));
     cr_assert_eq(borrowed, 0, "messages of a simulated world are copies");
     close_world(&w);
 }
@@ -137,7 +136,7 @@ Test(request, bad_arguments) {
                  LIERNE_ERR_INVALID);
     lierne_request *requests[RANKS] = {begin(&w, 0), begin(&w, 1)};
     cr_assert_eq(lierne_request_test(NULL, requests[0]), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_request_end(requests[0]), LIERNE_OK);
-    cr_assert_eq(lierne_request_end(requests[1]), LIERNE_OK);
+    assert_ok(lierne_request_end(requests[0]));
+    assert_ok(lierne_request_end(requests[1]));
     close_world(&w);
 }

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "plan/plan.h"
 #include "route/route.h"
+#include "unit/expect.h"
 
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -38,8 +39,8 @@ Test(route, two_blocks_join_only_where_both_continue) {
 static lierne_message *message(lierne_messages *list, int peer, lierne_buffer buffer, int64_t at,
                                int64_t n) {
     lierne_message *m;
-    cr_assert_eq(lierne_messages_add(list, peer, buffer, &m), LIERNE_OK);
-    cr_assert_eq(lierne_message_add(m, lierne_block_range(at, n)), LIERNE_OK);
+    assert_ok(lierne_messages_add(list, peer, buffer, &m));
+    assert_ok(lierne_message_add(m, lierne_block_range(at, n)));
     return m;
 }
 
@@ -53,12 +54,12 @@ static void copy(lierne_ops *ops, lierne_buffer to, int64_t to_at, lierne_buffer
 Test(route, blocks_that_continue_extend_the_message) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_create(&r, 0, 10, 10), LIERNE_OK);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    assert_ok(lierne_route_create(&r, 0, 10, 10));
+    assert_ok(lierne_route_add_stage(r, &s));
     lierne_message *m = message(&s->sends, 1, LIERNE_BUFFER_IN, 2, 3);
-    cr_assert_eq(lierne_message_add(m, lierne_block_range(5, 2)), LIERNE_OK);
+    assert_ok(lierne_message_add(m, lierne_block_range(5, 2)));
     cr_assert_eq(m->blocks.count, 1);
-    cr_assert_eq(lierne_message_add(m, lierne_block_range(9, 1)), LIERNE_OK);
+    assert_ok(lierne_message_add(m, lierne_block_range(9, 1)));
     cr_assert_eq(m->blocks.count, 2);
     cr_assert_eq(m->elements, 6);
     lierne_route_destroy(r);
@@ -68,8 +69,8 @@ Test(route, blocks_that_continue_extend_the_message) {
 static lierne_route *half(int rank) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_create(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    assert_ok(lierne_route_create(&r, rank, 2, rank ? 0 : 4));
+    assert_ok(lierne_route_add_stage(r, &s));
     if (rank == 0) {
         message(&s->recvs, 1, LIERNE_BUFFER_OUT, 2, 2);
         copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 0, 2);
@@ -82,17 +83,17 @@ static lierne_route *half(int rank) {
 Test(route, check_finds_what_is_wrong) {
     lierne_route *r[2] = {half(0), half(1)};
     lierne_block owned = lierne_block_range(0, 4);
-    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_OK);
-    cr_assert_eq(lierne_routes_pair((const lierne_route *const *)r, 2), LIERNE_OK);
+    assert_ok(lierne_route_check(r[0], &owned, 1));
+    assert_ok(lierne_routes_pair((const lierne_route *const *)r, 2));
 
     r[0]->stages.at[0].copies.count = 0; /* element 0 is never written */
-    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "element 0 of out is read before it was written"));
+    assert_error(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID,
+                 "element 0 of out is read before it was written");
     r[0]->stages.at[0].copies.count = 1;
 
     r[0]->stages.at[0].copies.at[0].to.block.offset = 1; /* element 2 twice */
-    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "element 2 of out is written twice"));
+    assert_error(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID,
+                 "element 2 of out is written twice");
     r[0]->stages.at[0].copies.at[0].to.block.offset = 3;
     cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "element 4 of out is outside") ||
@@ -111,8 +112,8 @@ static lierne_route *relay(int rank) {
     lierne_route *r;
     lierne_stage *s;
     int64_t landing;
-    cr_assert_eq(lierne_route_create(&r, rank, 3, 3), LIERNE_OK);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    assert_ok(lierne_route_create(&r, rank, 3, 3));
+    assert_ok(lierne_route_add_stage(r, &s));
     if (rank == 0) {
         message(&s->sends, 1, LIERNE_BUFFER_IN, 0, 2);
     } else if (rank == 1) {
@@ -122,19 +123,18 @@ static lierne_route *relay(int rank) {
         copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 1, 2);
     }
     copy(&s->copies, LIERNE_BUFFER_OUT, 2, LIERNE_BUFFER_IN, 0, 1);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    assert_ok(lierne_route_add_stage(r, &s));
     if (rank == 1) {
         message(&s->sends, 2, LIERNE_BUFFER_OUT, 0, 3);
     } else if (rank == 2) {
         lierne_op *op;
-        cr_assert_eq(lierne_route_scratch(r, 3, &landing), LIERNE_OK);
+        assert_ok(lierne_route_scratch(r, 3, &landing));
         message(&s->recvs, 1, LIERNE_BUFFER_SCRATCH, landing, 3);
         lierne_place out = lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_range(0, 3));
-        cr_assert_eq(lierne_ops_add(&s->sums, out, &op), LIERNE_OK);
-        cr_assert_eq(lierne_op_add(op, out), LIERNE_OK);
-        cr_assert_eq(lierne_op_add(op, lierne_place_at(LIERNE_BUFFER_SCRATCH,
-                                                       lierne_block_range(landing, 3))),
-                     LIERNE_OK);
+        assert_ok(lierne_ops_add(&s->sums, out, &op));
+        assert_ok(lierne_op_add(op, out));
+        assert_ok(lierne_op_add(op, lierne_place_at(LIERNE_BUFFER_SCRATCH,
+                                                    lierne_block_range(landing, 3))));
     }
     return r;
 }
@@ -154,8 +154,8 @@ Test(route, print_shows_every_line) {
 static lierne_route *halves(lierne_reduction reduction, int64_t divisor) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_create(&r, 0, 4, 2), LIERNE_OK);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    assert_ok(lierne_route_create(&r, 0, 4, 2));
+    assert_ok(lierne_route_add_stage(r, &s));
     copy(&s->sums, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 0, 2);
     lierne_op *op = &s->sums.at[0];
     cr_assert_eq(lierne_op_add(op, lierne_place_at(LIERNE_BUFFER_IN, lierne_block_range(2, 2))), 0);
@@ -169,8 +169,8 @@ static void expect_text(lierne_reduction reduction, int64_t divisor, const char 
                                          LIERNE_BUFFER_SCRATCH};
     lierne_route *r = halves(reduction, divisor), *copied;
     lierne_text text = {0};
-    cr_assert_eq(lierne_route_create(&copied, 0, 4, 2), LIERNE_OK);
-    cr_assert_eq(lierne_route_append(copied, r, same, (const int64_t[]){0, 0, 0}), LIERNE_OK);
+    assert_ok(lierne_route_create(&copied, 0, 4, 2));
+    assert_ok(lierne_route_append(copied, r, same, (const int64_t[]){0, 0, 0}));
     lierne_route_print(copied, &text);
     cr_expect(strstr(text.data, wanted), "%s", text.data);
     lierne_text_clear(&text);
@@ -204,10 +204,10 @@ Test(route, blocks_are_printed_as_slices_of_python) {
         lierne_stage *s;
         lierne_message *m;
         lierne_text text = {0};
-        cr_assert_eq(lierne_route_create(&r, 0, 100, 0), LIERNE_OK);
-        cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
-        cr_assert_eq(lierne_messages_add(&s->sends, 1, LIERNE_BUFFER_IN, &m), LIERNE_OK);
-        cr_assert_eq(lierne_message_add(m, cases[i].block), LIERNE_OK);
+        assert_ok(lierne_route_create(&r, 0, 100, 0));
+        assert_ok(lierne_route_add_stage(r, &s));
+        assert_ok(lierne_messages_add(&s->sends, 1, LIERNE_BUFFER_IN, &m));
+        assert_ok(lierne_message_add(m, cases[i].block));
         lierne_route_print(r, &text);
         cr_expect(strstr(text.data, cases[i].text), "%s: %s", cases[i].text, text.data);
         lierne_text_clear(&text);
@@ -218,8 +218,8 @@ Test(route, blocks_are_printed_as_slices_of_python) {
 Test(route, a_view_is_found_and_only_a_view) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_create(&r, 0, 6, 3), LIERNE_OK);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    assert_ok(lierne_route_create(&r, 0, 6, 3));
+    assert_ok(lierne_route_add_stage(r, &s));
     copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 2, 1);
     copy(&s->copies, LIERNE_BUFFER_OUT, 1, LIERNE_BUFFER_IN, 3, 2);
     cr_assert_eq(lierne_route_alias(r, 0), 2);

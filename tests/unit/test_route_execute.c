@@ -1,8 +1,10 @@
 /* Plans of every kind, executed from their public routes alone: the bits are lierne's. Bridges of
  * many kinds are in run_case (unit/bridge_case.h), the golden cases in tests/golden. */
 #include "base/base.h"
+#include "mesh.h"
 #include "rank_threads.h"
 #include "route_executor.h"
+#include "unit/expect.h"
 #include "unit/halo_case.h"
 
 #include <criterion/criterion.h>
@@ -121,7 +123,7 @@ static void plan_all(lierne_context *context, void *shared) {
 static void compare_all(world *w) {
     lierne_sim *sim;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
-    cr_assert_eq(lierne_sim_create(&sim, w->swaps.world, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, w->swaps.world, &spec));
     rank_threads(sim, w->swaps.world, plan_all, w);
     for (int r = 0; r < w->swaps.world; r++) {
         cr_assert(!w->failed[r], "rank %d did not plan", r);
@@ -131,9 +133,9 @@ static void compare_all(world *w) {
         cr_expect(!fault, "seed %llu, kind %d: %s", (unsigned long long)w->seed, kind, fault);
     }
     for (int i = 0; i < KINDS * WORLD; i++) {
-        cr_expect_eq(lierne_plan_destroy(w->plans[i / WORLD][i % WORLD]), LIERNE_OK);
+        expect_ok(lierne_plan_destroy(w->plans[i / WORLD][i % WORLD]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 Test(route_execute, plans_of_rows_are_their_public_routes) {
@@ -175,7 +177,7 @@ static void plan_changing(lierne_context *context, void *shared) {
 static void compare_changing(changing *c) {
     lierne_sim *sim;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, &spec));
     rank_threads(sim, WORLD, plan_changing, c);
     for (int r = 0; r < WORLD; r++) {
         cr_assert(!c->failed[r], "rank %d did not plan", r);
@@ -183,25 +185,15 @@ static void compare_changing(changing *c) {
     const char *fault = route_compare(c->plans, WORLD);
     cr_expect(!fault, "%s", fault);
     for (int r = 0; r < WORLD; r++) {
-        cr_expect_eq(lierne_plan_destroy(c->plans[r]), LIERNE_OK);
+        expect_ok(lierne_plan_destroy(c->plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
-}
-
-static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
-    lierne_grid *grid;
-    const char *names[] = {"tp", "cp", "dp"};
-    const int64_t sizes[] = {tp, cp, dp};
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = WORLD};
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
-    return grid;
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 Test(route_execute, updated_plans_are_their_public_routes) {
     const int64_t shape[3] = {8, 6, 3};
     int32_t first[8 * 6], rows[8 * 6];
-    lierne_grid *src = grid_of(2, 1, 4), *dst = grid_of(2, 2, 2);
+    lierne_grid *src = grid_of(2, 1, 4, WORLD), *dst = grid_of(2, 2, 2, WORLD);
     for (int i = 0; i < 8 * 6; i++) {
         first[i] = i % 2;
         rows[i] = (i / 3) % 2;

@@ -2,6 +2,7 @@
  * is message k at the other end, wherever it stands among others. */
 #include "base/base.h"
 #include "route/route.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -16,9 +17,9 @@ typedef struct fixture {
 static void open(fixture *f, int stages) {
     lierne_stage *stage;
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_route_create(&f->routes[r], r, 100, 100), LIERNE_OK);
+        assert_ok(lierne_route_create(&f->routes[r], r, 100, 100));
         for (int s = 0; s < stages; s++) {
-            cr_assert_eq(lierne_route_add_stage(f->routes[r], &stage), LIERNE_OK);
+            assert_ok(lierne_route_add_stage(f->routes[r], &stage));
         }
     }
 }
@@ -26,9 +27,8 @@ static void open(fixture *f, int stages) {
 static void add(const fixture *f, int rank, int stage, bool sends, int peer, int64_t elements) {
     lierne_stage *s = &f->routes[rank]->stages.at[stage];
     lierne_messages *messages = sends ? &s->sends : &s->recvs;
-    cr_assert_eq(lierne_messages_put(messages, peer, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT,
-                                     lierne_block_range(0, elements)),
-                 LIERNE_OK);
+    assert_ok(lierne_messages_put(messages, peer, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT,
+                                  lierne_block_range(0, elements)));
 }
 
 /* Two messages each way between 0 and 2 among others, in another order at the other end. */

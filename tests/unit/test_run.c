@@ -4,6 +4,7 @@
 #include "lierne/collective.h"
 #include "lierne/schedule.h"
 #include "rank_threads.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -23,10 +24,10 @@ static void run_ranks(void (*work)(lierne_context *, void *), state *s, double t
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     size_t before = lierne_mem_live();
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, &spec));
     rank_threads(sim, RANKS, work, s);
     cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
-    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(sim));
     cr_assert_eq(lierne_mem_live(), before);
 }
 

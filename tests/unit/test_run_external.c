@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "lierne/schedule.h"
 #include "rank_threads.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -19,10 +20,10 @@ static void run_ranks(void (*work)(lierne_context *, void *), state *s, int max_
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20, .max_groups = max_groups};
     size_t before = lierne_mem_live();
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, &spec));
     rank_threads(sim, RANKS, work, s);
     cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
-    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(sim));
     cr_assert_eq(lierne_mem_live(), before);
 }
 

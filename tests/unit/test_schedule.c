@@ -2,6 +2,7 @@
  * texts, allocation failures. */
 #include "base/base.h"
 #include "lierne/schedule.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ static int add_group(lierne_schedule *s, const char *name, int64_t uid, const in
     const lierne_schedule_group_spec spec = {
         .size = sizeof spec, .name = name, .uid = uid, .ranks = ranks, .nranks = n};
     int index = -1;
-    cr_assert_eq(lierne_schedule_add_group(&index, s, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_schedule_add_group(&index, s, &spec));
     return index;
 }
 
@@ -25,14 +26,13 @@ static lierne_operation_spec operation(lierne_operation_kind kind, int group, co
 
 static int add(lierne_schedule *s, lierne_operation_spec o) {
     int index = -1;
-    cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_schedule_add_operation(&index, s, &o));
     return index;
 }
 
 static lierne_schedule *create(int rank) {
     lierne_schedule *s;
-    cr_assert_eq(lierne_schedule_create(&s, rank), LIERNE_OK);
+    assert_ok(lierne_schedule_create(&s, rank));
     return s;
 }
 
@@ -112,14 +112,14 @@ static void deviates(int rank, int which) {
     const deviation *d = &deviations[which];
     int named = rank == 0 && d->expected ? 1 : rank;
     snprintf(text, sizeof text, "rank %d: ", named);
-    cr_assert(strstr(lierne_last_error(), text), "%s", lierne_last_error());
+    assert_says(text);
     if (d->expected) {
         snprintf(text, sizeof text, "%s is %s, expected %s as on rank 0", d->field,
                  rank == 0 ? d->expected : d->got, rank == 0 ? d->got : d->expected);
     } else {
         snprintf(text, sizeof text, "sequence of group 'fsdp' (uid 5)");
     }
-    cr_assert(strstr(lierne_last_error(), text), "%s: %s", text, lierne_last_error());
+    assert_says(text);
     snprintf(text, sizeof text, "operation 2 'node%d' (",
              d->expected ? named : (rank == 0 ? 1 : 0)); /* that rank's own name for it */
     cr_assert(strstr(lierne_last_error(), text) &&
@@ -258,7 +258,7 @@ static lierne_schedule *record_all(void) {
         add(s, o);
     }
     lierne_schedule_freeze(s);
-    cr_assert_eq(lierne_schedule_isolate(&out, s, &ep), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_schedule_isolate(&out, s, &ep));
     lierne_schedule_destroy(s);
     return out;
 }
@@ -269,20 +269,19 @@ Test(schedule, a_text_is_read_as_it_was_written) {
     char *text, *again, both[8192];
     int n;
     cr_assert_eq(lierne_schedule_get_ngroups(s), 3);
-    cr_assert_eq(lierne_schedule_serialize(&text, s), LIERNE_OK);
-    cr_assert_eq(lierne_schedule_deserialize(&read, &n, text, strlen(text)), LIERNE_OK, "%s",
-                 lierne_last_error());
+    assert_ok(lierne_schedule_serialize(&text, s));
+    assert_ok(lierne_schedule_deserialize(&read, &n, text, strlen(text)));
     cr_assert_eq(n, 1);
     lierne_operation_spec o = {.size = sizeof o};
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(lierne_schedule_get_operation(&o, read[0], i), LIERNE_OK);
+        assert_ok(lierne_schedule_get_operation(&o, read[0], i));
         cr_assert_str_eq(o.name, i ? "the \"node\"\n" : "");
     }
-    cr_assert_eq(lierne_schedule_serialize(&again, read[0]), LIERNE_OK);
+    assert_ok(lierne_schedule_serialize(&again, read[0]));
     cr_assert_str_eq(text, again);
     lierne_schedule_destroy_all(read, n);
     snprintf(both, sizeof both, "{\"schedules\":[%s,%s]}", text, text);
-    cr_assert_eq(lierne_schedule_deserialize(&read, &n, both, strlen(both)), LIERNE_OK);
+    assert_ok(lierne_schedule_deserialize(&read, &n, both, strlen(both)));
     cr_assert_eq(n, 2);
     lierne_schedule_destroy_all(read, n);
     lierne_text_destroy(text);
@@ -299,11 +298,11 @@ Test(schedule, a_name_has_at_most_63_characters) {
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     o.name = name;
-    cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "at most 63 characters"), "%s", lierne_last_error());
+    assert_error(lierne_schedule_add_operation(&index, s, &o), LIERNE_ERR_INVALID,
+                 "at most 63 characters");
     name[LIERNE_MAX_OPERATION_NAME] = '\0';
     add(s, o);
-    cr_assert_eq(lierne_schedule_get_operation(&o, s, 0), LIERNE_OK);
+    assert_ok(lierne_schedule_get_operation(&o, s, 0));
     cr_assert_str_eq(o.name, name);
     lierne_schedule_destroy(s);
 }
@@ -345,7 +344,7 @@ Test(schedule, a_faulty_text_is_rejected_with_its_place) {
         lierne_status status =
             lierne_schedule_deserialize(&read, &n, bad[i].text, strlen(bad[i].text));
         cr_assert_eq(status, bad[i].status, "%s: %s", bad[i].text, lierne_last_error());
-        cr_assert(strstr(lierne_last_error(), bad[i].message), "%s", lierne_last_error());
+        assert_says(bad[i].message);
         cr_assert(!read && n == 0);
     }
     cr_assert_eq(lierne_mem_live(), before);
@@ -356,7 +355,7 @@ Test(schedule, allocation_failures_leave_nothing) {
     lierne_schedule *s = record_all();
     const lierne_isolation_spec split = LIERNE_ISOLATION_SPEC_SPLIT_ALL_GATHER;
     char *text;
-    cr_assert_eq(lierne_schedule_serialize(&text, s), LIERNE_OK);
+    assert_ok(lierne_schedule_serialize(&text, s));
     size_t before = lierne_mem_live(), failures = 0;
     bool failed = true;
     for (size_t k = 1; failed; k++) {

@@ -6,6 +6,7 @@
  * before it is complete, and it completes together with its like on the other ranks. A program is
  * safe if no interleaving comes to a state in which nothing can complete and something is left. */
 #include "lierne/schedule.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -169,7 +170,7 @@ static bool is_safe(const program *p, bool concurrent) {
 
 static lierne_schedule *record(const program *p, int rank) {
     lierne_schedule *s;
-    cr_assert_eq(lierne_schedule_create(&s, rank), LIERNE_OK);
+    assert_ok(lierne_schedule_create(&s, rank));
     for (int g = 0; g < p->ngroups; g++) {
         const char name[2] = {(char)('A' + g), '\0'};
         const lierne_schedule_group_spec spec = {.size = sizeof spec,
@@ -178,7 +179,7 @@ static lierne_schedule *record(const program *p, int rank) {
                                                  .ranks = p->members[g],
                                                  .nranks = p->size[g]};
         int index;
-        cr_assert_eq(lierne_schedule_add_group(&index, s, &spec), LIERNE_OK);
+        assert_ok(lierne_schedule_add_group(&index, s, &spec));
     }
     for (int i = 0; i < p->nsteps[rank]; i++) {
         lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
@@ -186,8 +187,7 @@ static lierne_schedule *record(const program *p, int rank) {
         int index;
         o.kind = own->kind, o.group = own->group, o.peer = own->peer;
         o.after = &own->after, o.nafter = own->after >= 0;
-        cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_OK, "%s",
-                     lierne_last_error());
+        assert_ok(lierne_schedule_add_operation(&index, s, &o));
     }
     lierne_schedule_freeze(s);
     return s;
@@ -197,9 +197,8 @@ static char cycle[512];
 
 static lierne_schedule_order judge(lierne_schedule *const *s, int n) {
     lierne_schedule_order order = {.size = sizeof order};
-    cr_assert_eq(lierne_schedule_check(&order, cycle, sizeof cycle,
-                                       (const lierne_schedule *const *)s, n),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(
+        lierne_schedule_check(&order, cycle, sizeof cycle, (const lierne_schedule *const *)s, n));
     for (int r = 0; r < n; r++) {
         lierne_schedule_destroy(s[r]);
     }
@@ -235,14 +234,14 @@ static lierne_schedule *record_many(int rank, bool turned) {
     const int pair[2] = {rank & ~1, rank | 1};
     lierne_schedule *s;
     int g[2];
-    cr_assert_eq(lierne_schedule_create(&s, rank), LIERNE_OK);
+    assert_ok(lierne_schedule_create(&s, rank));
     for (int i = 0; i < 2; i++) {
         const lierne_schedule_group_spec spec = {.size = sizeof spec,
                                                  .name = i ? "B" : "A",
                                                  .uid = 1 + rank / 2 * 2 + i,
                                                  .ranks = pair,
                                                  .nranks = 2};
-        cr_assert_eq(lierne_schedule_add_group(&g[i], s, &spec), LIERNE_OK);
+        assert_ok(lierne_schedule_add_group(&g[i], s, &spec));
     }
     for (int i = 0; i < MANY_OPS; i++) {
         lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
@@ -250,7 +249,7 @@ static lierne_schedule *record_many(int rank, bool turned) {
         o.kind = rank % 2 ? LIERNE_OPERATION_RECV : LIERNE_OPERATION_SEND;
         o.group = g[i % 2 ^ (turned && rank == 0 && i < 2)];
         o.peer = rank ^ 1;
-        cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_OK);
+        assert_ok(lierne_schedule_add_operation(&index, s, &o));
     }
     lierne_schedule_freeze(s);
     return s;

@@ -1,6 +1,7 @@
 /* Plans from texts that another program may have written: each fault is rejected with a message
  * that says what is wrong, and nothing leaks. A world of one rank, which owns every row. */
 #include "base/base.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -84,7 +85,7 @@ static lierne_status read_text(lierne_plan **plan, lierne_sim *sim, const char *
 
 Test(serialize, a_fault_in_a_text_is_named) {
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         const fault *f = &faults[i];
         const char *at = strstr(f->text, f->right);
@@ -98,7 +99,7 @@ Test(serialize, a_fault_in_a_text_is_named) {
                   "%s for %s: %s: %s", f->wrong, f->right, lierne_status_name(status),
                   lierne_last_error());
     }
-    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    expect_ok(lierne_sim_destroy(sim));
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
@@ -106,27 +107,27 @@ Test(serialize, a_fault_in_a_text_is_named) {
 static void try_plan(lierne_plan *plan, int64_t ghosts_at) {
     const int64_t in[] = {10, 20, 30, 0, 0};
     int64_t out[5];
-    cr_assert_eq(lierne_plan_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_forward(plan, out, in, NULL));
     cr_expect(out[ghosts_at] == 30 && out[ghosts_at + 1] == 10);
 }
 
 Test(serialize, without_a_fault_it_becomes_a_plan) {
     const char *const texts[] = {graph, halo};
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
     for (int i = 0; i < 2; i++) {
         lierne_plan *plan, *again;
         char *text;
         cr_assert_eq(read_text(&plan, sim, texts[i]), LIERNE_OK, "%s", lierne_last_error());
         try_plan(plan, i == 0 ? 0 : 3);
-        cr_assert_eq(lierne_plan_serialize(&text, plan), LIERNE_OK);
+        assert_ok(lierne_plan_serialize(&text, plan));
         cr_assert_eq(read_text(&again, sim, text), LIERNE_OK, "%s", lierne_last_error());
         try_plan(again, i == 0 ? 0 : 3);
         lierne_text_destroy(text);
         cr_expect(lierne_plan_destroy(plan) == LIERNE_OK &&
                   lierne_plan_destroy(again) == LIERNE_OK);
     }
-    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    expect_ok(lierne_sim_destroy(sim));
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
@@ -146,21 +147,21 @@ Test(serialize, a_text_bounds_the_memory_of_its_plan) {
     char text[1024], longer[8192];
     lierne_sim *sim;
     lierne_plan *plan;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
     cr_expect_eq(read_text(&plan, sim, references), LIERNE_OK, "%s", lierne_last_error());
-    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    expect_ok(lierne_plan_destroy(plan));
     change(text, sizeof text, references, "direct", "all_gather");
     cr_expect_eq(read_text(&plan, sim, text), LIERNE_ERR_OVERFLOW, "all owned rows are gathered");
     change(text, sizeof text, references, "1000000", "10000000");
     change(longer, sizeof longer, text, "\"max_inflight\": 1", "\"max_inflight\": 64");
     cr_expect_eq(read_text(&plan, sim, longer), LIERNE_ERR_OVERFLOW);
-    cr_expect(strstr(lierne_last_error(), "max_inflight 64"), "%s", lierne_last_error());
+    expect_says("max_inflight 64");
     size_t n = strlen(longer);
     memset(longer + n, ' ', 2000); /* 1920000000 bytes, and 1 MiB for each of the text */
     longer[n + 2000] = '\0';
     cr_expect_eq(read_text(&plan, sim, longer), LIERNE_OK, "%s", lierne_last_error());
-    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    expect_ok(lierne_plan_destroy(plan));
+    expect_ok(lierne_sim_destroy(sim));
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
@@ -179,30 +180,28 @@ Test(serialize, a_huge_count_costs_nothing) {
                  {halo, "\"nlocal\": 3", "\"nlocal\": 100000000000000000"},
                  {graph, "\"nrows\": 5", "\"nrows\": 100000000000000000"}};
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
     for (int i = 0; i < 3; i++) {
         char text[1024], combined[1024], *written;
         lierne_plan *plan, *next;
         change(text, sizeof text, cases[i].text, cases[i].right, cases[i].wrong);
         cr_assert_eq(read_text(&plan, sim, text), LIERNE_OK, "%s", lierne_last_error());
-        cr_assert_eq(lierne_plan_serialize(&written, plan), LIERNE_OK);
+        assert_ok(lierne_plan_serialize(&written, plan));
         cr_expect_lt(strlen(written), 1024);
         lierne_text_destroy(written);
-        cr_expect_eq(lierne_plan_create_transposed(&next, plan), LIERNE_OK, "%s",
-                     lierne_last_error());
-        cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
+        expect_ok(lierne_plan_create_transposed(&next, plan));
+        expect_ok(lierne_plan_destroy(next));
         if (i == 0) {
             change(combined, sizeof combined, text, "\"combined\": false", "\"combined\": true");
             cr_expect_eq(read_text(&next, sim, combined), LIERNE_OK, "%s", lierne_last_error());
-            cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
+            expect_ok(lierne_plan_destroy(next));
         }
         if (i == 1) {
-            cr_expect_eq(lierne_plan_create_flattened(&next, plan, 0), LIERNE_OK, "%s",
-                         lierne_last_error());
-            cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
+            expect_ok(lierne_plan_create_flattened(&next, plan, 0));
+            expect_ok(lierne_plan_destroy(next));
         }
-        cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+        expect_ok(lierne_plan_destroy(plan));
     }
-    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    expect_ok(lierne_sim_destroy(sim));
     cr_expect_eq(lierne_mem_live(), 0);
 }

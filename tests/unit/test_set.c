@@ -1,5 +1,6 @@
 /* Tensor sets: random ones against a model, the balance of what holders send, messages that are
  * shared, and every rejection. */
+#include "unit/expect.h"
 #include "unit/set_case.h"
 
 #include "base/base.h"
@@ -29,7 +30,7 @@ static int64_t run(const set_case *c, lierne_plan **plans, lierne_direction d, u
                          LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < c->world; r++) {
-            cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_request_end(requests[r]));
         }
         for (int r = 0; r < c->world; r++) {
             const char *wrong = set_check(&b[r], c, r, d, &dots[round]);
@@ -47,7 +48,7 @@ static void expect_fewest_bytes(const set_case *c, lierne_plan **plans, uint64_t
     for (int d = 0; d < 2; d++) {
         for (int r = 0; r < c->world; r++) {
             lierne_report report = {.size = sizeof report};
-            cr_assert_eq(lierne_plan_get_report(&report, plans[r], (lierne_direction)d), LIERNE_OK);
+            assert_ok(lierne_plan_get_report(&report, plans[r], (lierne_direction)d));
             cr_assert_eq(report.received_bytes, report.min_bytes, "seed %d, rank %d", (int)seed, r);
         }
     }
@@ -58,7 +59,7 @@ static void run_seed(uint64_t seed) {
     lierne_plan *plans[MOST];
     lierne_sim *sim;
     random_set(&c, seed, 1 + (int)(seed % MOST));
-    cr_assert_eq(lierne_sim_create(&sim, c.world, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, c.world, NULL));
     for (int r = 0; r < c.world; r++) {
         cr_assert_eq(set_plan(&plans[r], &c, lierne_sim_get_context(sim, r), r), LIERNE_OK,
                      "seed %d: %s", (int)seed, lierne_last_error());
@@ -71,9 +72,9 @@ static void run_seed(uint64_t seed) {
     cr_assert_eq(forward, adjoint, "seed %d: <Fx, y> is %lld, <x, F*y> is %lld", (int)seed,
                  (long long)forward, (long long)adjoint);
     for (int r = 0; r < c.world; r++) {
-        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(plans[r]));
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
 }
 
 Test(set, random_tensors_of_any_layouts) {
@@ -86,7 +87,7 @@ Test(set, random_tensors_of_any_layouts) {
 
 Test(set, blocking_equals_begin_and_end) {
     lierne_context *self;
-    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&self, NULL));
     for (uint64_t seed = 0; seed < 40; seed++) {
         set_case c;
         lierne_plan *plan;
@@ -128,9 +129,9 @@ static lierne_layout *layout_of(int64_t rows, int64_t ranks, int offset, lierne_
         .size = sizeof spec, .naxes = 2, .shape = shape, .dtype = dtype, .placements = &p};
     lierne_layout *layout = NULL;
     lierne_grid *grid;
-    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_grid_create(&grid, &g));
     spec.grid = grid;
-    cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_layout_create(&layout, &spec));
     lierne_grid_destroy(grid);
     return layout;
 }
@@ -173,8 +174,7 @@ static void count_routes(const lierne_set_spec *spec, int64_t *sent, int64_t *me
         lierne_route *route;
         int64_t min;
         sent[r] = messages[r] = 0;
-        cr_assert_eq(lierne_route_create_set(&route, &min, spec, r), LIERNE_OK, "%s",
-                     lierne_last_error());
+        assert_ok(lierne_route_create_set(&route, &min, spec, r));
         cr_assert_eq(route->stages.count, 1u);
         const lierne_stage *stage = &route->stages.at[0];
         for (size_t m = 0; m < stage->sends.count; m++) {
@@ -256,10 +256,9 @@ Test(set, large_tensors_are_divided) {
     lierne_request *requests[WORLD];
     int64_t *in[WORLD], *out[WORLD], sizes[2];
     open_set(&h, N, ROWS);
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &h.spec),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &h.spec));
         lierne_plan_get_elements(&sizes[0], &sizes[1], plans[r], LIERNE_DIRECTION_FORWARD);
         in[r] = malloc((size_t)sizes[0] * sizeof(int64_t) + 1);
         out[r] = malloc((size_t)sizes[1] * sizeof(int64_t) + 1);
@@ -267,11 +266,10 @@ Test(set, large_tensors_are_divided) {
         for (int64_t k = 0; k < sizes[0]; k++) {
             in[r][k] = 7 * k + 1;
         }
-        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL));
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_request_end(requests[r]));
     }
     for (int r = HOLDERS; r < WORLD; r++) {
         int64_t first = (r - HOLDERS) * 667, rows = r < WORLD - 1 ? 667 : 666, at = 0;
@@ -299,16 +297,16 @@ static void rejected(lierne_set_spec spec, lierne_status wanted, const char *wor
     lierne_sim *sim;
     lierne_plan *plan = (lierne_plan *)&spec;
     lierne_route *route = (lierne_route *)&spec;
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
     cr_assert_eq(lierne_plan_create_set(&plan, lierne_sim_get_context(sim, 1), &spec), wanted, "%s",
                  words);
     cr_assert_null(plan);
-    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_says(words);
+    assert_ok(lierne_sim_destroy(sim));
     if (!strstr(words, "max_inflight")) {
         cr_assert_eq(lierne_route_create_set(&route, NULL, &spec, 1), wanted, "%s", words);
         cr_assert_null(route);
-        cr_assert(strstr(lierne_last_error(), words), "%s", lierne_last_error());
+        assert_says(words);
     }
 }
 
@@ -344,9 +342,8 @@ Test(set, specs_that_are_rejected) {
     rejected(s, LIERNE_ERR_INVALID, "src[3] has dtype i64, dst[3] has f32");
     h.dst[3] = dst3;
     lierne_route *route;
-    cr_assert_eq(lierne_route_create_set(&route, NULL, &h.spec, WORLD), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "rank is 7, must be in 0 to 6"), "%s",
-              lierne_last_error());
+    assert_error(lierne_route_create_set(&route, NULL, &h.spec, WORLD), LIERNE_ERR_INVALID,
+                 "rank is 7, must be in 0 to 6");
     cr_assert_eq(lierne_route_create_set(NULL, NULL, &h.spec, 0), LIERNE_ERR_INVALID);
     lierne_layout_destroy(f32);
     lierne_layout_destroy(partial);
@@ -358,12 +355,11 @@ static void disagree(const lierne_set_spec *first, const lierne_set_spec *second
                      const char *words) {
     lierne_plan *plans[2];
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_set(&plans[0], lierne_sim_get_context(sim, 0), first),
-                 LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+    assert_ok(lierne_plan_create_set(&plans[0], lierne_sim_get_context(sim, 0), first));
     cr_assert_eq(lierne_plan_create_set(&plans[1], lierne_sim_get_context(sim, 1), second),
                  LIERNE_ERR_MISMATCH, "%s", words);
-    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
+    assert_says(words);
     cr_assert_null(plans[1]);
     lierne_plan_destroy(plans[0]);
     lierne_sim_destroy(sim);
@@ -435,7 +431,7 @@ Test(set, running_out_of_memory_leaves_nothing) {
         lierne_plan *plan = NULL;
         size_t before = lierne_mem_live();
         cr_assert_lt(k, 10000);
-        cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+        assert_ok(lierne_sim_create(&sim, WORLD, NULL));
         lierne_mem_fail_at(k);
         status = lierne_plan_create_set(&plan, lierne_sim_get_context(sim, 2), &h.spec);
         lierne_mem_fail_at(0);
@@ -464,12 +460,10 @@ static void run_coalesced(lierne_coalesced **both, float *from, float *to) {
     for (int r = 0; r < WORLD; r++) {
         void *const out[2] = {r == 1 ? to : NULL, r == 1 ? to + n : NULL};
         const void *const in[2] = {r ? NULL : from, r ? NULL : from + n};
-        cr_assert_eq(lierne_coalesced_begin(both[r], LIERNE_DIRECTION_FORWARD, out, in, NULL),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_coalesced_begin(both[r], LIERNE_DIRECTION_FORWARD, out, in, NULL));
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_coalesced_end(both[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK, "%s",
-                     lierne_last_error());
+        assert_ok(lierne_coalesced_end(both[r], LIERNE_DIRECTION_FORWARD));
     }
     cr_assert_eq(memcmp(from, to, 2 * n * sizeof *to), 0, "what arrived differs");
 }
@@ -487,21 +481,18 @@ Test(set, several_messages_with_one_peer_are_coalesced) {
     lierne_coalesced *both[WORLD];
     lierne_sim *sim;
     cr_assert(from && to);
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
     for (int r = 0; r < WORLD; r++) {
         for (int p = 0; p < 2; p++) {
-            cr_assert_eq(lierne_plan_create_set(&plans[r][p], lierne_sim_get_context(sim, r),
-                                                &spec),
-                         LIERNE_OK, "%s", lierne_last_error());
+            assert_ok(lierne_plan_create_set(&plans[r][p], lierne_sim_get_context(sim, r), &spec));
         }
-        cr_assert_eq(lierne_coalesced_create(&both[r], plans[r], 2), LIERNE_OK, "%s",
-                     lierne_last_error());
+        assert_ok(lierne_coalesced_create(&both[r], plans[r], 2));
     }
     lierne_report report = {.size = sizeof report};
-    cr_assert_eq(lierne_plan_get_report(&report, plans[0][0], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
+    assert_ok(lierne_plan_get_report(&report, plans[0][0], LIERNE_DIRECTION_FORWARD));
     cr_assert_eq(report.sent_messages, LARGE);
     run_coalesced(both, from, to);
-    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(sim));
     lierne_layout_destroy(src);
     lierne_layout_destroy(dst);
     free(from);

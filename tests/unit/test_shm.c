@@ -5,6 +5,7 @@
 #include "backend/shm/shm_cursor.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -126,9 +127,9 @@ Test(shm, another_process_maps_a_segment_only_by_its_token) {
     uint64_t offset;
     void *memory;
     int status;
-    cr_assert_eq(lierne_segment_open(&own), LIERNE_OK, "%s", lierne_last_error());
-    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &own, 3 << 20), LIERNE_OK);
-    cr_assert_eq(lierne_segment_alloc(&memory, &offset, &own, 100), LIERNE_OK);
+    assert_ok(lierne_segment_open(&own));
+    assert_ok(lierne_segment_alloc(&memory, NULL, &own, 3 << 20));
+    assert_ok(lierne_segment_alloc(&memory, &offset, &own, 100));
     strcpy(memory, "shared");
     pid_t child = fork();
     if (child == 0) {
@@ -167,9 +168,9 @@ Test(shm, the_bell_wakes_who_waits) {
     lierne_segment a, b;
     void *memory;
     int status;
-    cr_assert_eq(lierne_segment_open(&a), LIERNE_OK, "%s", lierne_last_error());
-    cr_assert_eq(lierne_segment_open(&b), LIERNE_OK, "%s", lierne_last_error());
-    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &a, 4096), LIERNE_OK);
+    assert_ok(lierne_segment_open(&a));
+    assert_ok(lierne_segment_open(&b));
+    assert_ok(lierne_segment_alloc(&memory, NULL, &a, 4096));
     atomic_uint *flags = memory;
     pid_t child = fork();
     if (child == 0) {
@@ -192,10 +193,10 @@ Test(shm, a_full_segment_is_no_memory_and_keeps_nothing) {
     cr_assert_eq(lierne_segment_open(&s), LIERNE_ERR_NO_MEMORY);
     lierne_mem_fail_at(0);
     cr_assert_eq(lierne_mem_live(), before);
-    cr_assert_eq(lierne_segment_open(&s), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_segment_open(&s));
     size_t opened = lierne_mem_live();
-    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, SIZE_MAX), LIERNE_ERR_NO_MEMORY);
-    cr_assert(strstr(lierne_last_error(), "memory of the machine"), "%s", lierne_last_error());
+    assert_error(lierne_segment_alloc(&memory, NULL, &s, SIZE_MAX), LIERNE_ERR_NO_MEMORY,
+                 "memory of the machine");
     cr_assert_not(lierne_segment_free(&s, &s));
     cr_assert_eq(lierne_mem_live(), opened);
     lierne_segment_close(&s);
@@ -207,7 +208,7 @@ static void use_memory(lierne_context *context) {
     char *memory[3];
     for (int i = 0; i < 3; i++) {
         size_t bytes = (size_t)i * 5000;
-        cr_assert_eq(lierne_context_alloc((void **)&memory[i], context, bytes), LIERNE_OK);
+        assert_ok(lierne_context_alloc((void **)&memory[i], context, bytes));
         cr_assert_eq((uintptr_t)memory[i] % LIERNE_PAGE, 0);
         for (size_t b = 0; b < bytes; b++) {
             cr_assert_eq(memory[i][b], 0);
@@ -215,10 +216,10 @@ static void use_memory(lierne_context *context) {
         memset(memory[i], 0xee, bytes);
     }
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_OK);
+        assert_ok(lierne_context_dealloc(context, memory[i]));
         cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_ERR_INVALID);
     }
-    cr_assert_eq(lierne_context_dealloc(context, NULL), LIERNE_OK);
+    assert_ok(lierne_context_dealloc(context, NULL));
     cr_assert_eq(lierne_context_alloc((void **)&memory[0], context, SIZE_MAX),
                  LIERNE_ERR_NO_MEMORY);
     cr_assert_null(memory[0]);
@@ -229,17 +230,16 @@ Test(shm, memory_of_a_context_without_shm) {
     lierne_sim *sim;
     void *memory;
     size_t before = lierne_mem_live();
-    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_sim_create(&sim, 2, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&self, NULL));
+    assert_ok(lierne_sim_create(&sim, 2, NULL));
     use_memory(self);
     use_memory(lierne_sim_get_context(sim, 1));
-    cr_assert_eq(lierne_context_alloc(&memory, self, 1), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(self), LIERNE_ERR_INVALID);
-    cr_assert(strstr(lierne_last_error(), "lierne_context_destroy: 1 buffers"), "%s",
-              lierne_last_error());
-    cr_assert_eq(lierne_context_destroy_all(self), LIERNE_OK);
-    cr_assert_eq(lierne_context_alloc(&memory, lierne_sim_get_context(sim, 1), 1), LIERNE_OK);
+    assert_ok(lierne_context_alloc(&memory, self, 1));
+    assert_error(lierne_context_destroy(self), LIERNE_ERR_INVALID,
+                 "lierne_context_destroy: 1 buffers");
+    assert_ok(lierne_context_destroy_all(self));
+    assert_ok(lierne_context_alloc(&memory, lierne_sim_get_context(sim, 1), 1));
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(sim));
     cr_assert_eq(lierne_mem_live(), before);
 }

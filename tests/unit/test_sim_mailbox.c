@@ -1,16 +1,17 @@
 /* The mailbox of a simulated rank: order, and that taking does not look at all that is in it. */
 #include "backend/sim/sim_mailbox.h"
 #include "base/base.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 
 static void put(lierne_sim_mailbox *box, int from, int match, size_t bytes) {
     lierne_sim_message *m;
-    cr_assert_eq(lierne_alloc(&m, 1, sizeof *m), LIERNE_OK);
+    assert_ok(lierne_alloc(&m, 1, sizeof *m));
     m->from = from;
     m->match = match;
     m->bytes = bytes;
-    cr_assert_eq(lierne_sim_mailbox_put(box, m), LIERNE_OK);
+    assert_ok(lierne_sim_mailbox_put(box, m));
 }
 
 static void expect(lierne_sim_mailbox *box, int from, int match, size_t bytes) {

@@ -2,6 +2,7 @@
  * simulated world and in a world of one rank. */
 #include "control_messages.h"
 #include "rank_threads.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 
@@ -73,17 +74,17 @@ Test(sparse_exchange, world_of_one) {
     shared_state b = {0};
     lierne_context *context;
     int64_t values[LIERNE_MAX_REDUCED] = {-5, 3};
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&context, NULL));
     exchange_patterns(context, &b);
-    cr_assert_eq(lierne_context_allreduce_max(context, values, 2), LIERNE_OK);
+    assert_ok(lierne_context_allreduce_max(context, values, 2));
     cr_assert(values[0] == -5 && values[1] == 3);
-    cr_assert_eq(lierne_context_agree_all(context, LIERNE_OK, NULL, 0, NULL), LIERNE_OK);
+    assert_ok(lierne_context_agree_all(context, LIERNE_OK, NULL, 0, NULL));
     for (size_t k = 1; k <= 2; k++) {
         lierne_mem_fail_at(k);
         cr_assert_eq(exchange_round(&b, context, ALL_TO_ALL, 0), LIERNE_ERR_NO_MEMORY);
     }
     cr_assert_eq(b.faults.wrong, 0, "%s", b.faults.message);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_context_destroy(context));
     cr_assert_eq(lierne_mem_live(), 0);
 }
 

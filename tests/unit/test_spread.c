@@ -2,6 +2,7 @@
  * are all in a set can only be done there, so the average over any set is a bound, and by the
  * theorem of maximum flow and minimum cut the largest of these bounds is reached. */
 #include "plan/redistribute/spread.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 
@@ -51,15 +52,15 @@ static int64_t by_formula(const problem *p) {
 }
 
 static void describe(lierne_spread *s, const problem *p) {
-    cr_assert_eq(lierne_spread_create(s, RANKS), LIERNE_OK);
+    assert_ok(lierne_spread_create(s, RANKS));
     for (int r = 0; r < RANKS; r++) {
         s->base[r] = p->base[r];
     }
     for (int j = 0; j < JOBS; j++) {
-        cr_assert_eq(lierne_spread_add_job(s, p->amount[j]), LIERNE_OK);
+        assert_ok(lierne_spread_add_job(s, p->amount[j]));
         for (int r = 0; r < RANKS; r++) {
             if (p->ranks[j] >> r & 1) {
-                cr_assert_eq(lierne_spread_add_rank(s, r, draw(300)), LIERNE_OK);
+                assert_ok(lierne_spread_add_rank(s, r, draw(300)));
             }
         }
     }
@@ -93,7 +94,7 @@ Test(spread, random_jobs_reach_the_least_maximum) {
         lierne_spread s;
         int64_t most;
         describe(&s, &p);
-        cr_assert_eq(lierne_spread_solve(&s, &most), LIERNE_OK);
+        assert_ok(lierne_spread_solve(&s, &most));
         cr_assert_eq(most, by_formula(&p), "seed %llu: %lld, formula %lld",
                      (unsigned long long)seed, (long long)most, (long long)by_formula(&p));
         expect_given(&s, &p, most, seed);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unit/expect.h"
+
 enum { S = 2048, B = 6, H = 512, RANKS = 6 };
 
 static unsigned char value(int64_t s, int64_t b, int64_t h) {
@@ -55,7 +57,7 @@ static void execute(side *x, lierne_direction d, int from, int to) {
                      LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_request_end(request[r]), LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_request_end(request[r]));
     }
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(wrong(x->out[r], to == 1 ? 0 : r % to, to), 0, "rank %d, %d to %d", r, from,
@@ -65,7 +67,7 @@ static void execute(side *x, lierne_direction d, int from, int to) {
 
 static void check_memory(const lierne_plan *plan, lierne_direction d, int peers) {
     lierne_report report = {.size = sizeof report};
-    cr_assert_eq(lierne_plan_get_report(&report, plan, d), LIERNE_OK);
+    assert_ok(lierne_plan_get_report(&report, plan, d));
     cr_expect_leq(report.scratch_bytes, (int64_t)peers * 3 * (256 << 10));
     cr_expect_eq(report.received_bytes, report.min_bytes);
 }
@@ -76,7 +78,7 @@ static lierne_grid *grid_of(int dp) {
     const int64_t sizes[] = {dp, RANKS / dp};
     const lierne_grid_spec spec = {
         .size = sizeof spec, .ndims = 2, .names = names, .sizes = sizes, .world_size = RANKS};
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_grid_create(&grid, &spec));
     return grid;
 }
 
@@ -85,7 +87,7 @@ static void try_bridge(int src_dp, int dst_dp) {
     lierne_sim *sim;
     side x;
     lierne_grid *src = grid_of(src_dp), *dst = grid_of(dst_dp);
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
     for (int r = 0; r < RANKS; r++) {
         const lierne_bridge_spec spec = {.size = sizeof spec,
                                          .src = src,
@@ -95,8 +97,7 @@ static void try_bridge(int src_dp, int dst_dp) {
                                          .dtype = LIERNE_DTYPE_U8,
                                          .batch_axis = 1,
                                          .sequence_axis = 0};
-        cr_assert_eq(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec),
-                     LIERNE_OK, "%s", lierne_last_error());
+        assert_ok(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec));
         x.in[r] = malloc((size_t)S * B * H);
         x.out[r] = malloc((size_t)S * B * H);
         for (int d = 0; d < 2; d++) {
@@ -108,11 +109,11 @@ static void try_bridge(int src_dp, int dst_dp) {
         execute(&x, LIERNE_DIRECTION_ADJOINT, dst_dp, src_dp);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_destroy(x.plan[r]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(x.plan[r]));
         free(x.in[r]);
         free(x.out[r]);
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
 }

@@ -3,6 +3,7 @@
 #include "runtime/memory/host.h"
 #include "runtime/memory/memory.h"
 #include "tasks.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -150,8 +151,8 @@ static void compare(lierne_dtype dtype, unsigned seed) {
                         .from = from + first,
                         .nfrom = used};
     lierne_program p = {0};
-    cr_assert_eq(lierne_program_open(&p), LIERNE_OK);
-    cr_assert_eq(lierne_program_add(&p, &work, true), LIERNE_OK);
+    assert_ok(lierne_program_open(&p));
+    assert_ok(lierne_program_add(&p, &work, true));
     check_alignment(&p);
     run_program(&p, LIERNE_REDUCTION_SUM, b.at, (int)n + 1);
     if (used > 1) {
@@ -220,8 +221,8 @@ Test(tasks, mentions_of_a_row_are_added_in_their_order) {
                         .from = sources,
                         .nfrom = 2};
     lierne_program p = {0};
-    cr_assert_eq(lierne_program_open(&p), LIERNE_OK);
-    cr_assert_eq(lierne_program_add(&p, &work, true), LIERNE_OK);
+    assert_ok(lierne_program_open(&p));
+    assert_ok(lierne_program_add(&p, &work, true));
     cr_assert_eq(p.tasks.at[0].elements, 12);
     unsigned char *bases[2] = {(unsigned char *)to, (unsigned char *)from};
     run_program(&p, LIERNE_REDUCTION_SUM, bases, 2);
@@ -240,13 +241,13 @@ static void add_range(lierne_program *p, int to, int64_t to_at, int from, int64_
                         .to = target,
                         .from = &source,
                         .nfrom = 1};
-    cr_assert_eq(lierne_program_add(p, &work, true), LIERNE_OK);
+    assert_ok(lierne_program_add(p, &work, true));
 }
 
 /* Work that needs, or overwrites, what came before it begins a launch; other work does not. */
 Test(tasks, work_that_depends_is_launched_later) {
     lierne_program p = {0};
-    cr_assert_eq(lierne_program_open(&p), LIERNE_OK);
+    assert_ok(lierne_program_open(&p));
     add_range(&p, 1, 0, 0, 0);
     add_range(&p, 1, 64, 0, 64);
     cr_assert_eq(p.launches.count, 1u);
@@ -268,7 +269,7 @@ Test(tasks, long_tasks_share_a_launch) {
     enum { N = 40000 };
     uint32_t *memory = malloc(4 * N * sizeof *memory), *out = calloc(4 * N, sizeof *out);
     lierne_program p = {0};
-    cr_assert_eq(lierne_program_open(&p), LIERNE_OK);
+    assert_ok(lierne_program_open(&p));
     for (uint32_t i = 0; i < 4 * N; i++) {
         memory[i] = i * 2654435761u + 1;
     }
@@ -277,7 +278,7 @@ Test(tasks, long_tasks_share_a_launch) {
         lierne_operand target = {0, 0, 0, &to}, source = {1, 1, 0, &from};
         lierne_work work = {
             .kind = LIERNE_TASK_COPY, .size = 4, .to = target, .from = &source, .nfrom = 1};
-        cr_assert_eq(lierne_program_add(&p, &work, false), LIERNE_OK);
+        assert_ok(lierne_program_add(&p, &work, false));
     }
     cr_assert_eq(p.launches.count, 1u);
     cr_assert_eq(p.launches.at[0].tiles, 4 * ((4 * N + LIERNE_TILE - 1) / LIERNE_TILE));

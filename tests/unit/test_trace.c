@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "unit/expect.h"
 
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
@@ -24,28 +25,27 @@ static void begin_all(world *w) {
                                          .count = COUNT,
                                          .dtype = LIERNE_DTYPE_I32,
                                          .max_inflight = CALLS};
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, RANKS, NULL));
     for (int r = 0; r < RANKS; r++) {
         w->contexts[r] = lierne_sim_get_context(w->sim, r);
-        cr_assert_eq(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &spec), LIERNE_OK);
+        assert_ok(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &spec));
     }
     for (int i = 0; i < CALLS * RANKS; i++) {
         int r = i % RANKS, call = i / RANKS;
-        cr_assert_eq(lierne_plan_forward_begin(&w->requests[r][call], w->plans[r], w->out[r][call],
-                                               w->in, NULL),
-                     LIERNE_OK);
+        assert_ok(lierne_plan_forward_begin(&w->requests[r][call], w->plans[r], w->out[r][call],
+                                            w->in, NULL));
     }
 }
 
 static void end_all(world *w) {
     for (int i = 0; i < CALLS * RANKS; i++) {
-        cr_assert_eq(lierne_request_end(w->requests[i % RANKS][i / RANKS]), LIERNE_OK);
+        assert_ok(lierne_request_end(w->requests[i % RANKS][i / RANKS]));
     }
 }
 
 static cJSON *read_events(const lierne_context *context) {
     char *text, *whole;
-    cr_assert_eq(lierne_context_get_trace(&text, context), LIERNE_OK);
+    assert_ok(lierne_context_get_trace(&text, context));
     cr_assert(asprintf(&whole, "[%s]", text) > 0);
     cJSON *events = cJSON_Parse(whole);
     cr_assert(events, "%s", whole);
@@ -104,7 +104,7 @@ Test(trace, calls_in_flight_together_have_tracks_of_their_own) {
     cr_assert(bars == 2 * CALLS && calls == CALLS && tracks == CALLS, "%d, %d, %d", bars, calls,
               tracks);
     cJSON_Delete(events);
-    cr_assert_eq(lierne_sim_destroy_all(w.sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(w.sim));
 }
 
 /* Rank 0 has begun its calls, and rank 1 none. */
@@ -118,7 +118,7 @@ Test(trace, a_call_that_has_not_ended_keeps_its_track) {
     cr_assert_eq(cJSON_GetArraySize(events), CALLS, "a name for each track");
     cJSON_Delete(events);
     end_all(&w);
-    cr_assert_eq(lierne_sim_destroy_all(w.sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy_all(w.sim));
 }
 
 Test(trace, microseconds_have_all_their_decimals) {

@@ -11,6 +11,7 @@
 #include "bridge_plan.h"
 #include "runtime/context/context.h"
 #include "transports.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -32,21 +33,11 @@ typedef struct world {
     float out[CALLS][RANKS][ELEMENTS];
 } world;
 
-static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t sizes[3] = {tp, cp, dp};
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *grid;
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
-    return grid;
-}
-
 /* Contributions to each row on four cp ranks, and eight ranks that need it: two stages with sums.
  */
 static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context) {
     static const int64_t shape[3] = {8, 6, 4};
-    lierne_grid *src = grid_of(8, 1, 1), *dst = grid_of(1, 4, 2);
+    lierne_grid *src = grid_of(8, 1, 1, RANKS), *dst = grid_of(1, 4, 2, RANKS);
     const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(src);
@@ -55,7 +46,7 @@ static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context) {
 }
 
 static void open_world(world *w, test_pairs pairs, bool attach) {
-    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&w->sim, RANKS, NULL));
     w->transports = attach ? test_transports_attach(w->sim, RANKS, pairs) : NULL;
     for (int p = 0; p < PLANS; p++) {
         for (int r = 0; r < RANKS; r++) {
@@ -68,9 +59,9 @@ static void open_world(world *w, test_pairs pairs, bool attach) {
 
 static void close_world(world *w) {
     for (int i = 0; i < PLANS * RANKS; i++) {
-        cr_assert_eq(lierne_plan_destroy(w->plans[i / RANKS][i % RANKS]), LIERNE_OK);
+        assert_ok(lierne_plan_destroy(w->plans[i / RANKS][i % RANKS]));
     }
-    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(w->sim));
     cr_assert(test_transports_destroy(w->transports), "messages are left");
 }
 
@@ -95,8 +86,7 @@ static void run_calls(world *w) {
     }
     for (int r = 0; r < RANKS; r++) {
         for (int c = 0; c < CALLS; c++) {
-            cr_assert_eq(lierne_request_end(w->requests[(c * 5 + r) % CALLS][r]), LIERNE_OK, "%s",
-                         lierne_last_error());
+            assert_ok(lierne_request_end(w->requests[(c * 5 + r) % CALLS][r]));
         }
     }
 }
@@ -136,7 +126,7 @@ Test(transports, the_dump_says_what_serves_whom) {
     open_world(w, (test_pairs){.exposed = 1, .ordered = 2}, true);
     begin(w, 1, 0);
     lierne_context *context = lierne_sim_get_context(w->sim, 0);
-    cr_assert_eq(lierne_context_dump(dump, sizeof dump, context), LIERNE_OK);
+    assert_ok(lierne_context_dump(dump, sizeof dump, context));
     cr_assert(strstr(dump, "rank 0 of 8 over exposing, ordered, sim: "), "%s", dump);
     cr_assert(strstr(dump, "(exposing)") && strstr(dump, "(ordered)") && strstr(dump, "(sim)"),
               "%s", dump);
@@ -144,7 +134,7 @@ Test(transports, the_dump_says_what_serves_whom) {
         begin(w, 1, r);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_request_end(w->requests[1][r]), LIERNE_OK);
+        assert_ok(lierne_request_end(w->requests[1][r]));
     }
     close_world(w);
     free(w);
@@ -154,16 +144,15 @@ Test(transports, the_dump_says_what_serves_whom) {
 Test(transports, a_peer_that_none_reaches_is_named) {
     lierne_sim *sim;
     lierne_plan *plan;
-    cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
     test_transports *t = test_transports_attach(sim, RANKS, (test_pairs){.exposed = 1});
     for (int r = 0; r < RANKS; r++) {
         lierne_sim_get_context(sim, r)->ncarriers = 2;
     }
     cr_assert_eq(plan_bridge(&plan, lierne_sim_get_context(sim, 0)), LIERNE_ERR_UNSUPPORTED);
-    cr_assert(strstr(lierne_last_error(), "none of the transports of the context (exposing, "
-                                          "ordered) reaches rank "),
-              "%s", lierne_last_error());
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_says("none of the transports of the context (exposing, "
+                "ordered) reaches rank ");
+    assert_ok(lierne_sim_destroy(sim));
     cr_assert(test_transports_destroy(t));
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -175,7 +164,7 @@ static void expect_list(const char *list, lierne_status wanted, const char *says
     cr_assert_eq(status, wanted, "'%s': %s", list, lierne_status_name(status));
     cr_assert(status == LIERNE_OK || (!sim && strstr(lierne_last_error(), says)), "'%s': %s", list,
               lierne_last_error());
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    assert_ok(lierne_sim_destroy(sim));
     unsetenv("LIERNE_TRANSPORTS");
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -265,7 +254,7 @@ Test(transports, the_list_orders) {
     lierne_context_add_transport(&context, &b, NULL, NULL);
     lierne_context_add_transport(&context, &c, NULL, NULL);
     setenv("LIERNE_TRANSPORTS", "self,mpi", 1);
-    cr_assert_eq(lierne_context_select_transports(&context), LIERNE_OK);
+    assert_ok(lierne_context_select_transports(&context));
     unsetenv("LIERNE_TRANSPORTS");
     cr_assert(context.ncarriers == 2 && context.carriers[0].transport == &c &&
               context.carriers[1].transport == &a);

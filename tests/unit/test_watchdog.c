@@ -5,6 +5,7 @@
 #include "runtime/context/context.h"
 #include "runtime/execute/execution.h"
 #include "tasks.h"
+#include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -152,14 +153,14 @@ static lierne_context *open_device(lierne_plan **plan, double timeout) {
     recorded = passed = broken = aborted = entered = 0;
     memset(advancing, 0, sizeof advancing);
     space = MOST;
-    cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK);
+    assert_ok(lierne_context_create_self(&context, &spec));
     transport = *context->carriers[0].transport;
     transport.watched = &watched;
     context->carriers[0].transport = &transport;
     context->memory = &test_task_memory;
     context->stream_driver = &device;
     context->device = 5;
-    cr_assert_eq(lierne_plan_create_all_gather(plan, context, &gather), LIERNE_OK);
+    assert_ok(lierne_plan_create_all_gather(plan, context, &gather));
     return context;
 }
 
@@ -167,12 +168,12 @@ static char stream;
 static int32_t in[COUNT] = {3, 1, 4, 1, 5}, out[COUNT];
 
 static void call_device(lierne_plan *plan) {
-    cr_assert_eq(lierne_plan_forward(plan, out, in, &stream), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_plan_forward(plan, out, in, &stream));
 }
 
 static void close_device(lierne_context *context, lierne_plan *plan) {
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
 }
 
 /* The deadline counts from when the stream reaches a call: what is before it may take longer. */
@@ -184,16 +185,14 @@ Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
     cr_assert_eq(await_status(context, 2 * TIMEOUT), LIERNE_OK, "%s", lierne_last_error());
     passed = 1; /* its begin */
     cr_assert_eq(await_status(context, 20), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "rank 0: forward 0 of plan 0: the stream reached it"),
-              "%s", lierne_last_error());
+    assert_says("rank 0: forward 0 of plan 0: the stream reached it");
     cr_assert_eq(await_aborts(), 1);
     cr_assert_eq(entered, 5, "the thread is not on the context's device");
     cr_assert_eq(lierne_plan_forward(plan, out, in, &stream), LIERNE_ERR_TIMEOUT);
-    cr_assert_eq(lierne_plan_adjoint(plan, out, in, &stream), LIERNE_ERR_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "lierne_plan_adjoint: the context is dead, destroy it; "
-                                          "lierne_plan_forward failed: rank 0: forward 0 of plan "
-                                          "0: the stream reached it"),
-              "%s", lierne_last_error());
+    assert_error(lierne_plan_adjoint(plan, out, in, &stream), LIERNE_ERR_TIMEOUT,
+                 "lierne_plan_adjoint: the context is dead, destroy it; "
+                 "lierne_plan_forward failed: rank 0: forward 0 of plan "
+                 "0: the stream reached it");
     close_device(context, plan);
     cr_assert_eq(lierne_mem_live(), live);
 }
@@ -209,7 +208,7 @@ static lierne_context *hang_in(lierne_plan **plan, int n, int full) {
         pass(i);
         sleep_for(0.002);
     }
-    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_context_get_status(context));
     return context;
 }
 
@@ -217,7 +216,7 @@ static void found_hanging(int n, int full, const char *says) {
     lierne_plan *plan;
     lierne_context *context = hang_in(&plan, n, full);
     cr_assert_eq(await_status(context, 20), LIERNE_ERR_TIMEOUT, "call %d of %d", full, n);
-    cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
+    assert_says(says);
     cr_assert_eq(await_aborts(), 1);
     close_device(context, plan);
 }
@@ -247,10 +246,10 @@ Test(watchdog, a_caller_who_is_far_ahead_is_no_hang) {
             sleep_for(TIMEOUT / 30);
         }
     }
-    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_context_get_status(context));
     pass(recorded);
-    cr_assert_eq(lierne_execution_drain(plan->requests[0][0].execution), LIERNE_OK);
-    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_execution_drain(plan->requests[0][0].execution));
+    assert_ok(lierne_context_get_status(context));
     close_device(context, plan);
     cr_assert_eq(lierne_mem_live(), live);
 }
@@ -264,7 +263,7 @@ Test(watchdog, a_host_that_is_slow_within_a_call_is_no_hang) {
         call_device(plan);
     }
     cr_assert_eq(slow, false, "no call was counted");
-    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    assert_ok(lierne_context_get_status(context));
     pass(recorded);
     close_device(context, plan);
 }
@@ -298,10 +297,8 @@ Test(watchdog, an_error_of_the_device_is_told) {
     call_device(plan);
     broken = 1;
     cr_assert_eq(await_status(context, 20), LIERNE_ERR_TRANSPORT);
-    cr_assert(strstr(lierne_last_error(),
-                     "lierne_plan_forward failed: rank 0: forward 1 of plan 0, after it "
-                     "was begun: the device is broken"),
-              "%s", lierne_last_error());
+    assert_says("lierne_plan_forward failed: rank 0: forward 1 of plan 0, after it "
+                "was begun: the device is broken");
     broken = 0;
     close_device(context, plan);
 }
@@ -320,8 +317,8 @@ Test(watchdog, destroying_waits_for_the_stream) {
     lierne_context *context = open_device(&plan, 30);
     call_device(plan);
     pthread_create(&thread, NULL, pass_later, NULL);
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    assert_ok(lierne_plan_destroy(plan));
     cr_assert_eq(passed, 1000000, "freed while the stream worked on it");
     pthread_join(thread, NULL);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    assert_ok(lierne_context_destroy(context));
 }
