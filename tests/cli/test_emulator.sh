@@ -82,6 +82,11 @@ for sm in "${kernels[@]}"; do
 done
 run "ranks of one process" 100 "$emulated/tests/emulator/ranks"
 run "ranks of one process, one hardware queue" 100 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/emulator/ranks" queue
+if [ -e "$(dirname "$(sh tests/find_cuda.sh nvcc)")/../include/nvtx3/nvToolsExt.h" ]; then
+    run "ranges of a profiler" 100 "$emulated/tests/emulator/ranges"
+else
+    echo "skipped: no headers of NVTX, so that profilers see no ranges"
+fi
 run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300

@@ -8,7 +8,7 @@ EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/e
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
 EMULATED_MPI := $(addprefix $(EMULATED)/tests/gpu/mpi/,$(if $(HAVE_MPI),golden sparse general update))
-EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts ranks)
+EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts ranks ranges)
 EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_OWN) $(EMULATED_GPU) $(EMULATED_LAUNCHED) \
 	$(EMULATED_MPI)
 
@@ -53,6 +53,9 @@ $(EMULATED)/sm_%.inc: $(wildcard kernels/*.cu src/backend/cuda/*.h src/runtime/m
 		-Iinclude -Isrc -o $(@D)/$$kernels.$*.ptx kernels/$$kernels.cu || exit 1; done
 	$(Q)$(PYTHON) tests/emulator/ptx2c.py $(@D)/launch.$*.ptx $(@D)/flags.$*.ptx >$@
 
+# Headers of NVTX come with CUDA.
+$(EMULATED)/src/backend/cuda/cuda_ranges.o $(EMULATED)/tests/emulator/self/ranges.o: \
+	MORE_CPPFLAGS += $(CUDA_DIR:%=-isystem %/include)
 $(EMULATED)/%.o: MORE_CPPFLAGS += -Itests/emulator/include -Itests -Itests/support -Itests/emulator
 $(EMULATED)/%.o: %.c $(B)/flags.c
 	$(COMPILE)

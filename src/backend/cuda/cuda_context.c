@@ -1,6 +1,7 @@
 /* Contexts for device memory, and what CUDA there is. */
 #include "backend/cuda/cuda_ipc.h"
 #include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/cuda_ranges.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/ipc_context.h"
 #include "backend/cuda/launch_tasks.h"
@@ -85,6 +86,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     context->destroy_own_stream = lierne_cuda_stream_destroy;
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;
+    context->ranges = lierne_cuda_find_ranges();
     return LIERNE_OK;
 }
 
@@ -115,6 +117,9 @@ lierne_status lierne_cuda_get_summary(char *text, size_t size) {
     } else if (used < size) {
         used += (size_t)snprintf(text + used, size - used, "driver for %d.%d", driver / 1000,
                                  driver % 1000 / 10);
+    }
+    if (used < size && !lierne_cuda_has_ranges) {
+        used += (size_t)snprintf(text + used, size - used, ", built without NVTX");
     }
     if (used < size && error != cudaSuccess) {
         used += (size_t)snprintf(text + used, size - used, ": %s", cudaGetErrorString(error));

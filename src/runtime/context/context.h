@@ -121,6 +121,7 @@ struct lierne_context {
     lierne_unused unused[LIERNE_MAX_TRANSPORTS];      /* without a name: free */
     const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
+    const struct lierne_ranges *ranges;               /* or NULL: no profiler is attached */
     void *own_stream; /* for what lierne enqueues by itself; NULL: it needs none */
     void (*destroy_own_stream)(void *stream); /* or NULL */
     LIERNE_VEC(lierne_kept) kept;

@@ -200,6 +200,7 @@ typedef struct lierne_recorded_call {
     int64_t call;    /* of the context */
     int64_t started; /* by the recorder's clock */
     int64_t bytes;   /* of all messages, sent and received */
+    uint64_t stage;  /* its range in a profiler; 0: none is open */
 } lierne_recorded_call;
 
 /* Memory that it allocated while planning. capacity: at least what is reserved; it may have been
@@ -321,6 +322,12 @@ static inline void lierne_execution_print_call(char text[LIERNE_CALL_TEXT],
     lierne_call_print(text, e->name, e->record.number, e->record.plan);
 }
 
+/* ranges.c: in a profiler, where one is attached. what: "begin", "end". Returns 0 where it is not
+ * shown. enter_stage leaves the one before; leave_stage does nothing where none is open. */
+uint64_t lierne_execution_begin_range(const lierne_execution *e, const char *what);
+void lierne_execution_end_range(const lierne_execution *e, uint64_t range);
+void lierne_execution_enter_stage(lierne_execution *e);
+void lierne_execution_leave_stage(lierne_execution *e);
 /* The error of a sender of the current phase that gave up. */
 lierne_status lierne_execution_check_senders(const lierne_execution *e);
 /* Short calls: prepares what it needs, if all messages are short; frees it. */
@@ -336,7 +343,7 @@ int64_t lierne_execution_expect_phase(lierne_execution *e);
 void lierne_execution_fail(lierne_execution *e, lierne_status status);
 void lierne_execution_record_call(lierne_execution *e, int64_t time);
 void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time);
-void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time);
+void lierne_execution_record_end(lierne_execution *e, lierne_status status, int64_t time);
 
 /* After a poll without progress: TIMEOUT, or the error of a peer that is waited for. */
 lierne_status lierne_execution_check_clock(lierne_execution *e);

@@ -86,13 +86,18 @@ static inline lierne_status sum(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
+static void next_phase(lierne_execution *e) {
+    e->cursor.phase++;
+    lierne_execution_enter_stage(e);
+}
+
 /* What a phase delivers and sums and what the next one packs is launched together; after the last
  * phase nothing is waited for, the result is the stream's. */
 static lierne_status launch_all(lierne_execution *e, bool first) {
     if (!first) {
         LIERNE_TRY(lierne_execution_launch(e, LIERNE_RECORDED_DELIVER));
         LIERNE_TRY(sum(e));
-        e->cursor.phase++;
+        next_phase(e);
     }
     return e->cursor.phase < e->phases.count ? lierne_execution_launch(e, LIERNE_RECORDED_SEND)
                                              : LIERNE_OK;
@@ -113,7 +118,7 @@ static lierne_status end_phase(lierne_execution *e) {
         return launch_phase(e, false);
     }
     LIERNE_TRY(sum(e));
-    e->cursor.phase++;
+    next_phase(e);
     return LIERNE_OK;
 }
 
@@ -136,6 +141,7 @@ static lierne_status advance(lierne_execution *e) {
 }
 
 lierne_status lierne_execution_start(lierne_execution *e) {
+    lierne_execution_enter_stage(e);
     if (lierne_execution_launches(e)) {
         LIERNE_TRY(launch_phase(e, true));
     }

@@ -82,7 +82,8 @@ void lierne_execution_record_call(lierne_execution *e, int64_t time) {
                                            .time = time});
 }
 
-void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time) {
+void lierne_execution_record_end(lierne_execution *e, lierne_status status, int64_t time) {
+    lierne_execution_leave_stage(e);
     if (status != LIERNE_OK) {
         lierne_execution_record_missing(e);
     }
@@ -160,7 +161,9 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     lierne_context_enter(context);
     e->running = true;
     lierne_context_add_activity(context, &e->activity);
+    uint64_t range = lierne_execution_begin_range(e, "begin");
     lierne_status status = start_execution(e, stream);
+    lierne_execution_end_range(e, range);
     if (status != LIERNE_OK) {
         e->cursor.finished = true;
         lierne_context_remove_activity(context, &e->activity);
@@ -188,9 +191,11 @@ lierne_status lierne_execution_wait(lierne_execution *e) {
     lierne_context *context = e->context;
     lierne_status status = lierne_context_alive(context);
     if (status == LIERNE_OK) {
+        uint64_t range = lierne_execution_begin_range(e, "end");
         lierne_context_enter(context);
         status = await_finished(e);
         lierne_context_leave(context);
+        lierne_execution_end_range(e, range);
         lierne_execution_record_end(e, status, 0);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);

@@ -54,4 +54,10 @@ typedef struct lierne_stream_driver {
     void (*enter_thread)(int device);
 } lierne_stream_driver;
 
+/* Ranges of the host's time in a profiler. Any thread may end one. */
+typedef struct lierne_ranges {
+    uint64_t (*begin)(const char *name); /* 0: not shown */
+    void (*end)(uint64_t range);
+} lierne_ranges;
+
 #endif
