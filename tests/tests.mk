@@ -50,13 +50,7 @@ $(LAUNCHED): $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(LAUNCHED_PARTS
 	$(LINK)
 $(LAUNCHED): private WRAPS := $(STREAM_WRAPS)
 
-# Over a fake CUDA and a fake NCCL.
-CUDA_TESTS := $(if $(CUDA_SRC),$(call programs,tests/cuda/*.c))
-$(CUDA_TESTS): %: %.o $(PARTS) $(LIB)
-	$(LINK)
-$(B)/tests/cuda/vmm: $(B)/src/backend/cuda/cuda_vmm.o
-$(B)/tests/cuda/vmm: private WRAPS := $(STREAM_WRAPS)
-$(B)/tests/cuda/fences: $(B)/src/backend/cuda/cuda_stream.o
+# Over a fake NCCL.
 NCCL_TESTS := $(if $(NCCL_SRC),$(call programs,tests/nccl/*.c))
 $(B)/tests/nccl/parts.a: $(call parts,tests/nccl/*.c)
 	$(ARCHIVE)
@@ -115,7 +109,7 @@ EXAMPLES := $(patsubst %.c,$(B)/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(
 $(EXAMPLES): %: %.o $(MPILIB) $(LIB)
 	$(LINK)
 
-TESTS    := $(B)/unit $(B)/golden $(PLAIN) $(MPI_TESTS) $(LAUNCHED) $(CUDA_TESTS) $(NCCL_TESTS) $(GPU_TESTS) \
+TESTS    := $(B)/unit $(B)/golden $(PLAIN) $(MPI_TESTS) $(LAUNCHED) $(NCCL_TESTS) $(GPU_TESTS) \
 	$(GPU_LAUNCHED) $(GPU_MPI) $(EMULATED_PROGRAMS) $(EMULATED_KERNELS) $(MPI_BENCH) $(SELF_BENCH) $(GPU_BENCH) $(EXAMPLES)
 TEST_OBJ := $(call obj,$(call files,tests/unit/*.c tests/golden/*.c)) $(EMULATED_GPU:=.o) \
 	$(addsuffix .o,$(PLAIN) $(MPI_TESTS) $(LAUNCHED:$(B)/tests/launched/%=$(B)/launched/tests/mpi/%) $(EXAMPLES))
@@ -129,7 +123,7 @@ $(B)/launched/%.o: MORE_CPPFLAGS += -Itests/launched -Itests -Itests/support
 MPI_COMPILER := $(if $(HAVE_MPI),$(MPICC),$(CC))
 $(addprefix $(B)/,tests/mpi/%.o tests/bench/%.o examples/%.o): COMPILER := $(MPI_COMPILER)
 $(EXAMPLES): private COMPILER := $(MPI_COMPILER)
-$(addprefix $(B)/tests/,cuda/%.o gpu/%.o nccl/%.o bench/gpu/%.o): MORE_CPPFLAGS += $(CUDA_DIR:%=-isystem %/include)
+$(addprefix $(B)/tests/,gpu/%.o nccl/%.o bench/gpu/%.o): MORE_CPPFLAGS += $(CUDA_DIR:%=-isystem %/include)
 $(addprefix $(B)/tests/,nccl/%.o gpu/%.o bench/gpu/%.o): MORE_CPPFLAGS += $(NCCL_INC:%=-isystem %)
 $(B)/tests/bench/%.o: MORE_CFLAGS += $(FAST)
 $(B)/launched/%.o: %.c $(B)/flags.c

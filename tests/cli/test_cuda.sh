@@ -78,10 +78,6 @@ got=$(python3 "$work/gpu_binding.py" "$build" "${nccl:-none}" 2>&1)
 verdict $? "the functions from Python: $got"
 [ -n "$nccl" ] || echo "skipped: no nccl.h, so that liblierne_nccl was not built"
 
-got=$(timeout 100 "$build/tests/cuda/vmm" 2>&1)
-verdict $? "windows by descriptors over a driver that is played: $got"
-got=$(timeout 100 "$build/tests/cuda/fences" 2>&1)
-verdict $? "the order of calls over a runtime of CUDA that is played: $got"
 if [ -n "$nccl" ]; then
     got=$(timeout 200 "$build/tests/nccl/ranks" 2>&1)
     verdict $? "the transport over a NCCL that is played: $got"

@@ -123,7 +123,7 @@ void *emulator_global(emulator_thread *t, uint64_t address, size_t bytes, bool s
     if (address % bytes) {
         emulator_fault(t, "misaligned access", address, bytes);
     }
-    if (!(m->access >> t->stream->device & 1) && !emulator_accesses(t->stream->device, m->device)) {
+    if (!emulator_memory_reached(m, t->stream->device)) {
         emulator_fault(t, "access to memory of another device", address, bytes);
     }
     const char *wrong = check_bytes(m, address, bytes, store, t->stream, t->number);
@@ -222,6 +222,9 @@ static void *synchronized_at(emulator_thread *t, uint64_t address, size_t bytes)
     const emulator_memory *m = emulator_memory_find(address);
     if (!m || bytes > m->bytes - (address - m->address) || address % bytes) {
         emulator_fault(t, "ordered access out of bounds or misaligned", address, bytes);
+    }
+    if (!emulator_memory_reached(m, t->stream->device)) {
+        emulator_fault(t, "ordered access to memory of another device", address, bytes);
     }
     return emulator_memory_at(m, address);
 }

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The driver copies between devices that do not reach each other, but not into mappings of
+ * theirs. */
+static bool is_reached(const emulator_memory *memory, const emulator_work *w) {
+    return !memory || !memory->reserved || emulator_memory_reached(memory, w->stream->device);
+}
+
 static void run_copy(const emulator_work *w) {
     const emulator_memory *target = emulator_memory_find(w->to);
     const emulator_memory *source = w->staged ? NULL : emulator_memory_find(w->from);
@@ -13,6 +19,9 @@ static void run_copy(const emulator_work *w) {
         (!w->staged && !emulator_memory_has(w->from, w->bytes)) || overlaps) {
         emulator_say("copy of %zu bytes from %#llx to %#llx is out of bounds or overlaps", w->bytes,
                      (unsigned long long)w->from, (unsigned long long)w->to);
+        emulator_break(cudaErrorIllegalAddress);
+    } else if (!is_reached(target, w) || !is_reached(source, w)) {
+        emulator_say("copy from or to a mapping that device %d may not access", w->stream->device);
         emulator_break(cudaErrorIllegalAddress);
     } else if (!emulator_check_copy(w->stream, w->to, w->staged ? 0 : w->from, w->bytes)) {
         emulator_break(cudaErrorIllegalAddress);

@@ -8,7 +8,7 @@ EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/e
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
 EMULATED_MPI := $(addprefix $(EMULATED)/tests/gpu/mpi/,$(if $(HAVE_MPI),golden sparse general update))
-EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts ranks ranges)
+EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts fences ranges ranks vmm)
 EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_OWN) $(EMULATED_GPU) $(EMULATED_LAUNCHED) \
 	$(EMULATED_MPI)
 
@@ -35,6 +35,7 @@ $(EMULATED_MPI): $(EMULATED)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(EMULATED)/tes
 $(EMULATED_MPI): private COMPILER := $(MPICC)
 $(EMULATED_MPI): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
 $(EMULATED_PROGRAMS): private LIBS := $(EMULATOR) -Wl,--disable-new-dtags -Wl,-rpath,$(abspath $(EMULATED))
+$(EMULATED)/tests/emulator/vmm: private WRAPS := $(call wraps,cuda_driver_load)
 $(EMULATED_LAUNCHED): private WRAPS := $(STREAM_WRAPS)
 
 # What nvcc writes is not ours to judge; no contraction, as in the kernels.

@@ -79,6 +79,8 @@ emulator_memory *emulator_memory_find(uint64_t address);
 emulator_memory *emulator_memory_reserved(uint64_t address);
 /* Whether a range that is not the host's own lies within one allocation. */
 bool emulator_memory_has(uint64_t address, size_t bytes);
+/* Whether kernels on a device may access an allocation. */
+bool emulator_memory_reached(const emulator_memory *memory, int device);
 /* The host's address of a byte of an allocation, or of the host's own memory (memory is NULL). */
 unsigned char *emulator_memory_at(const emulator_memory *memory, uint64_t address);
 /* Addresses on the current device, skew bytes behind the begin of a block. */

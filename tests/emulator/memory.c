@@ -121,6 +121,10 @@ bool emulator_memory_has(uint64_t address, size_t bytes) {
     return m ? bytes <= m->bytes - (address - m->address) : !space_of(address);
 }
 
+bool emulator_memory_reached(const emulator_memory *memory, int device) {
+    return memory->access >> device & 1 || emulator_accesses(device, memory->device);
+}
+
 unsigned char *emulator_memory_at(const emulator_memory *memory, uint64_t address) {
     return (unsigned char *)(uintptr_t)(memory && !memory->host ? address + APART : address);
 }
@@ -276,8 +280,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes,
                        : m->host ? cudaMemoryTypeHost
                                  : cudaMemoryTypeDevice;
     attributes->hostPointer = !m || m->host ? same : NULL;
-    if (m &&
-        (m->access >> emulator_device() & 1 || emulator_accesses(emulator_device(), m->device))) {
+    if (m && emulator_memory_reached(m, emulator_device())) {
         attributes->devicePointer = same;
     }
     return cudaSuccess;

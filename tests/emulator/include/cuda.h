@@ -5,7 +5,12 @@
 
 #include <stddef.h>
 
-typedef enum CUresult { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY } CUresult;
+typedef enum CUresult {
+    CUDA_SUCCESS,
+    CUDA_ERROR_INVALID_VALUE,
+    CUDA_ERROR_OUT_OF_MEMORY,
+    CUDA_ERROR_NOT_SUPPORTED = 801
+} CUresult;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr, CUmemGenericAllocationHandle;
 typedef enum CUdevice_attribute {
