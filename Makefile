@@ -56,7 +56,7 @@ NVCCFLAGS ?= -O3
 MODULES := base json grid layout route \
 	$(addprefix runtime/,control recorder memory transport context execute group window) \
 	$(addprefix backend/,self sim shm oob node) plan \
-	$(addprefix plan/,redistribute bridge megatron sparse halo collective) diagnose step config
+	$(addprefix plan/,redistribute bridge megatron sparse halo collective samples) diagnose step config
 files = $(sort $(wildcard $(1)))
 obj   = $(patsubst %.c,$(B)/%.o,$(1))
 # Windows and pointers of devices, and group calls, need no header of CUDA or NCCL.

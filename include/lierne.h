@@ -27,6 +27,7 @@
  *   lierne/redistribute.h  the central operation: from one layout to another
  *   lierne/plan.h          requests in flight, coalesced plans, lierne_plan_update_shape
  *   lierne/sparse.h        graphs, (rank, row) references, partitions
+ *   lierne/samples.h       sample routing: which rank computes which sample
  *   lierne/halo.h          swaps as LAMMPS has them, and bricks
  *   lierne/collective.h    all-gather, reduce-scatter, all-reduce, all-to-all and others as plans
  *   lierne/config.h        layouts from a checked JSON file
@@ -82,6 +83,7 @@
 #include "lierne/plan.h"
 #include "lierne/redistribute.h"
 #include "lierne/route.h"
+#include "lierne/samples.h"
 #include "lierne/schedule.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"

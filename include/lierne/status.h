@@ -116,7 +116,10 @@ extern "C" {
     X(LIERNE_ERR_PLAN_DEPTH, -89,                                                                  \
       "Ranks have different numbers of swaps. The message names two of them and their numbers.")   \
     X(LIERNE_ERR_COUNT_RANGE, -90,                                                                 \
-      "A count is negative, or rows times width times the size of an element does not fit.")
+      "A count is negative, or rows times width times the size of an element does not fit.")       \
+    X(LIERNE_ERR_INFEASIBLE, -92,                                                                  \
+      "No assignment of items to ranks keeps the caps, or none was found that does. The message "  \
+      "names the item, its home and the cap.")
 
 typedef enum lierne_status {
 #define LIERNE_STATUS_ENUM(name, number, text) name = number,

@@ -43,12 +43,14 @@ def constants_of(macros):
 
 
 def defaults_of(macros):
-    """Fields that LIERNE_..._SPEC_INIT sets to something other than zero, by struct."""
+    """Fields that LIERNE_..._SPEC_INIT sets to a number other than zero, by struct."""
     defaults = {}
+    numbers = dict(re.findall(r"#define (LIERNE_\w+) +(\d+)$", macros, re.MULTILINE))
     for body in re.findall(r"#define LIERNE_\w+_INIT +\{(.*)\}", macros):
         name = re.search(r"sizeof\((\w+)\)", body)[1]
-        fields = re.findall(r"\.(\w+) = (-?\d+)", body)
-        defaults[name] = {field: int(value) for field, value in fields}
+        fields = re.findall(r"\.(\w+) = (-?\d+|LIERNE_\w+) *(?:,|$)", body.strip())
+        values = {field: numbers.get(value, value) for field, value in fields}
+        defaults[name] = {field: int(value) for field, value in values.items() if value.lstrip("-").isdigit()}
     return defaults
 
 

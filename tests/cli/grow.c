@@ -180,6 +180,24 @@ static void packed(void) {
     lierne_layout_destroy(made);
 }
 
+static void samples(void) {
+    const int64_t cost[] = {3}, counts[] = {1};
+    BOX(lierne_assignment_report) report;
+    lierne_items i = {.size = sizeof i, .nitems = 1, .ncosts = 1, .cost = cost};
+    lierne_balance_spec b = {.size = sizeof b};
+    lierne_assignment *made = NULL;
+    TRY("items", i, NULL,
+        (lierne_assignment_destroy(made), lierne_assignment_create(&made, &i, counts, 1, &b)));
+    TRY("balance", b, NULL,
+        (lierne_assignment_destroy(made), lierne_assignment_create(&made, &i, counts, 1, &b)));
+    expect("assignment", lierne_assignment_create(&made, &i, counts, 1, &b), LIERNE_OK, NULL);
+    PREPARE(report);
+    expect("assignment report", lierne_assignment_get_report(&report.value, made), LIERNE_OK, NULL);
+    expect_true("assignment report is filled", report.value.max_load == 3);
+    AFTER("assignment report", report);
+    lierne_assignment_destroy(made);
+}
+
 static void dense(void) {
     BOX(lierne_report) report;
     lierne_layout *l = layout();
@@ -434,6 +452,7 @@ int main(void) {
     grids(grid);
     contexts();
     packed();
+    samples();
     dense();
     rows();
     space();

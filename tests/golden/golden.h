@@ -25,6 +25,7 @@ golden_check golden_all_gather, golden_reduce_scatter, golden_all_reduce, golden
 golden_check golden_uneven, golden_two_shot_partition;
 golden_check golden_isolation, golden_composition, golden_schedules_agree, golden_launch_order;
 golden_check golden_overlap_gate;
+golden_check golden_samples;
 golden_check golden_packed_layout, golden_packed_move, golden_packed_invalid;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
 void golden_halo_reject(golden_case *c, int n);
@@ -38,7 +39,8 @@ bool golden_expect_status(golden_case *c, const char *what, lierne_status status
                           lierne_status wanted);
 
 /* Reads a file. Numbers that are not written as integers come as strings, because cJSON would make
- * 2 of 2.0 and lierne must be told of them. NULL, with *why, if that fails. */
+ * 2 of 2.0 and lierne must be told of them; so do those of more than 15 digits, which a double may
+ * not have. NULL, with *why, if that fails. */
 cJSON *golden_read(const char *path, const char **why);
 
 /* Integer of a number, and at a key; fallback if there is none. Saturates. */

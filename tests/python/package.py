@@ -496,6 +496,32 @@ class Rows(unittest.TestCase):
         with self.assertRaises(lierne.errors.InvalidError):
             lierne.partition_split(4, 0)
 
+    def test_golden_samples(self):
+        compared = 0
+        for case in golden("samples")["cases"]:
+            for mode, expected in {} if "formula" in case else case["expect"]["modes"].items():
+                options = {name: case[name] for name in ("tolerance", "max_items", "max_rows", "min_items",
+                                                         "equal_items", "nodes") if name in case}
+                if mode == "caller":
+                    options["assignment"] = case["caller"]
+                arguments = case["cost"], case["home_items"], case["rows"]
+                if "error" in expected:
+                    with self.assertRaises(lierne.errors.InfeasibleError):
+                        lierne.Assignment(*arguments, mode=mode, **options)
+                    continue
+                a = lierne.Assignment(*arguments, mode=mode, **options)
+                self.assertEqual((a.ranks.tolist(), a.loads.tolist()),
+                                 (expected["assignment"], expected["loads"]))
+                self.assertEqual(a.report["moved_rows"], expected["moved_rows"])
+                compared += 1
+        self.assertGreater(compared, 300)
+        with self.assertRaisesRegex(ValueError, "nodes has 1 entries, must have 2"):
+            lierne.Assignment([1, 2], [1, 1], nodes=[0])
+        with self.assertRaisesRegex(ValueError, "mode is 'best', must be one of shed"):
+            lierne.Assignment([1, 2], [1, 1], mode="best")
+        two = lierne.Assignment([[9, 1], [9, 5]], [2, 0], rows=[3, 2, 1], segments=[2, 1], cost=1, tolerance=0)
+        self.assertEqual((two.ranks.tolist(), two.report["max_load"]), ([0, 1], 5))
+
     def test_restricted_and_flattened_halos(self):
         def rank(context):
             me, other = context.rank, 1 - context.rank

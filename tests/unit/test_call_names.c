@@ -178,6 +178,8 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_context_dealloc, w->context, w->context);
     BAD(lierne_group_create, &created, w->context, &group);
     BAD(lierne_group_create_all, &created, w->context, groups, 1);
+    BAD(lierne_assignment_create, &(lierne_assignment *){NULL}, NULL, NULL, 1, NULL);
+    BAD(lierne_assignment_get_report, NULL, NULL);
     BAD(lierne_window_create, &(lierne_window *){NULL}, NULL, NULL);
     BAD(lierne_window_notify, NULL, NULL);
     BAD(lierne_window_wait, NULL, NULL);

@@ -24,6 +24,7 @@ from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redist
                              TensorSet, TensorSetRoutes, all_gather, all_reduce, all_to_all,
                              barrier, broadcast, partition_morton, partition_morton_codes,
                              partition_split, reduce_scatter)
+from lierne.samples import Assignment
 from lierne.simulate import simulate
 from lierne.window import Window
 
@@ -32,7 +33,7 @@ if text(lib.lierne_version()) != __version__:
     raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
                       f"{text(lib.lierne_version())}")
 
-__all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
+__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
            "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
