@@ -48,6 +48,7 @@ count "${torchrun[@]}" 4 tests/python/torch_schedules.py
 count "${torchrun[@]}" 4 tests/python/torch_fx.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py
 count "${torchrun[@]}" 8 tests/python/torch_megatron.py
+count "${torchrun[@]}" 10 tests/python/torch_megatron.py
 count "${torchrun[@]}" 8 tests/python/torch_overlap.py
 count "${torchrun[@]}" 8 tests/python/torch_train.py
 count "${torchrun[@]}" 8 tests/python/torch_towers.py

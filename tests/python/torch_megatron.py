@@ -429,6 +429,28 @@ def gtp_ranks_have_samples_of_their_own():
         same(bridge.recv_forward().detach(), whole.chunk(2)[rank - 2])
 
 
+def on_10(function):
+    return test(function, 10)
+
+
+@on_10
+def gtp_and_dp_with_cp_between_them():
+    """The order of Megatron-LM's training example. Samples go by gtp_remat first, then by dp, as leaders do;
+    both cp ranks have them, and their gradients are summed."""
+    names = ["tp", "gtp_remat", "cp", "dp", "pp"]
+    src, dst = grids_of([1, 1, 1, 2, 1], [1, 2, 2, 2, 1], names, names, (0, 2))
+    bridge, rank, whole = BridgeCommunicator(src, dst), dist.get_rank(), whole_tensor(8)
+    assert bridge.dest_tp_leaders == [2, 3, 6, 7]
+    if rank < 2:
+        bridge.send_forward(whole.chunk(2)[rank])
+        same(bridge.recv_backward(), 3 * whole.chunk(2)[rank])
+        return
+    at = dst.grid.coords(rank)
+    part = whole.chunk(4)[at["gtp_remat"] + 2 * at["dp"]]
+    same(bridge.recv_forward().detach(), part)
+    bridge.send_backward(part * (1 + at["cp"]))
+
+
 @test
 def grids_that_overlap_are_rejected():
     grid, = {id(g): g for g in grids_of([2, 1, 1, 2], [2, 1, 1, 2])[:1]}.values()

@@ -66,17 +66,30 @@ def _side(grid, is_src):
 
 
 def _planned(grid):
-    """The grid of a plan: gtp_remat, whose ranks have samples of their own, is part of dp."""
-    sizes = {name: size for name, size in sizes_of(grid).items() if size > 1 or name in ("tp", "dp")}
-    if sizes.get("gtp_remat", 1) == 1:
-        return grid.grid
-    wide = [name for name in sizes if sizes[name] > 1]
-    at, dp = wide.index("gtp_remat"), sizes.pop("dp")
-    if dp > 1 and abs(at - wide.index("dp")) > 1:
-        raise NotImplementedError(f"BridgeCommunicator: gtp_remat and dp are not neighbours in {wide}")
-    dims = {("dp" if name == "gtp_remat" else name): size * (dp if name == "gtp_remat" else 1)
-            for name, size in sizes.items()}
-    return lierne.Grid(dims, grid.rank_offset, grid.grid.world_size)
+    """(the grid of a plan, the rank of the job for each of its): gtp_remat, whose ranks have samples of
+    their own, is part of dp, for which the two must be neighbours."""
+    sizes = sizes_of(grid)
+    order = list(sizes)
+    if "gtp_remat" in sizes:
+        first, second = sorted(("gtp_remat", "dp"), key=order.index)
+        order.remove(second)
+        order.insert(order.index(first) + 1, second)
+    dims = {}
+    for name in order:
+        planned = "dp" if name == "gtp_remat" else name
+        dims[planned] = dims.get(planned, 1) * sizes[name]
+    span = grid.rank_offset, grid.grid.world_size
+    apart = lierne.Grid({name: sizes[name] for name in order}, *span)
+    ranks = range(grid.rank_offset, grid.rank_offset + grid.size)
+    return lierne.Grid(dims, *span), {rank: grid.grid.rank(apart.coords(rank)) for rank in ranks}
+
+
+def _renumbered(route, ranks):
+    """A route with the ranks of the job in place of those of its plan."""
+    def of(messages):
+        return [dataclasses.replace(message, peer=ranks[message.peer]) for message in messages]
+    stages = [dataclasses.replace(stage, sends=of(stage.sends), recvs=of(stage.recvs)) for stage in route.stages]
+    return dataclasses.replace(route, rank=ranks[route.rank], stages=stages)
 
 
 class BridgeCommunicator(Peers):
@@ -404,10 +417,13 @@ class BridgeCommunicator(Peers):
             lists[side][self._dp_rank(side)] = shape[axis]
             for peer, count in zip(peers, counts):
                 lists[1 - side][peer] = count
+            (src, ranks), (dst, others) = map(_planned, (self.src_grid, self.dest_grid))
+            ranks.update(others)
             routes = lierne.BridgeRoutes(
-                self.current_rank, _planned(self.src_grid), _planned(self.dest_grid), shape, data.dtype,
+                next(own for own, rank in ranks.items() if rank == self.current_rank), src, dst, shape, data.dtype,
                 batch_axis=axis, src_counts=lists[0], dst_counts=lists[1], **self._options())
-            self._plans[key] = routes.shapes(direction), Program(routes.route(direction), self._data_pg)
+            route = _renumbered(routes.route(direction), ranks)
+            self._plans[key] = routes.shapes(direction), Program(route, self._data_pg)
         return self._plans[key]
 
     def _options(self):
