@@ -117,7 +117,7 @@ announce = @[ $(call missing,$(2)) = 0 ] || \
 	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-long check-torch \
 	clean deb demo deps format fuzz golden help hooks install model mutants pictures python sanitize scale site t \
-	tests uninstall wheel always
+	tests torch uninstall wheel always
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -161,6 +161,9 @@ check-torch: all ## install PyTorch in build/venv and run the tests of lierne.to
 	$(DEPS_SH) ensurepip
 	@sh tests/venv.sh $(B) torch
 	@bash tests/cli/test_torch.sh $(B)
+
+torch: all ## build liblierne_torch, deepmd-kit's operators without Python (PYTHON: one with PyTorch)
+	@PYTHON=$(PYTHON) sh src/torch/build.sh $(B)
 
 abi: ## write the baseline of the ABI, tests/abi.txt, which check compares with
 	@$(PYTHON) tests/cli/abi.py include tests/abi.txt write
@@ -213,7 +216,7 @@ scale: tests ## time and memory of plans, reports and simulations, 64 to 131,072
 	@python3 tests/bench/scale.py $(B)/lierne
 
 format: ## format the sources with clang-format
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(git ls-files '*.c' '*.cpp' '*.h')
 
 clean: ## remove what was built
 	rm -rf $(B)

@@ -3,8 +3,8 @@
  *
  * This is the front page: what to read, from the simplest to the hardest, and what all headers have
  * in common. It includes all headers that need no other library and create no context:
- * lierne/mpi.h, lierne/node.h, lierne/oob.h, lierne/sim.h, lierne/cuda.h and lierne/nccl.h are
- * included one by one.
+ * lierne/mpi.h, lierne/node.h, lierne/oob.h, lierne/sim.h, lierne/cuda.h, lierne/nccl.h and
+ * lierne/torch.h are included one by one.
  *
  * Simple. Describe two grids, plan the bridge between them once, then call it every step. Seven
  * functions: lierne_grid_create, lierne_context_create_mpi, lierne_plan_create_bridge,
@@ -43,6 +43,7 @@
  *   lierne/megatron.h      Megatron-LM's algorithms, mapping and rejections
  *   lierne/oob.h           contexts over functions of your own
  *   lierne/cuda.h          plans on memory of CUDA devices, on streams; lierne/nccl.h: over NCCL
+ *   lierne/torch.h         deepmd-kit's operators for programs without Python
  *   lierne/sim.h           all ranks of a world in one process
  *
  * What holds everywhere.

@@ -15,10 +15,11 @@ zshcompdir   ?= $(datarootdir)/zsh/site-functions
 PC      := $(patsubst lib%.so.$(VERSION),%.pc,$(notdir $(SHARED)))
 CMAKE   := lierne-config.cmake lierne-config-version.cmake
 LINKS    = $(foreach so,$(notdir $(SHARED)),$(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
-HEADERS := $(filter-out $(if $(HAVE_MPI),,%/mpi.h) $(if $(CUDA_SRC),,%/cuda.h) $(if $(NCCL_SRC),,%/nccl.h), \
-	$(wildcard include/lierne/*.h))
+TORCHSO := $(wildcard $(B)/liblierne_torch.so)
+HEADERS := $(filter-out $(if $(HAVE_MPI),,%/mpi.h) $(if $(CUDA_SRC),,%/cuda.h) $(if $(NCCL_SRC),,%/nccl.h) \
+	$(if $(TORCHSO),,%/torch.h),$(wildcard include/lierne/*.h))
 INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
-	$(addprefix $(libdir)/,$(notdir $(LIB) $(MPILIB) $(SHARED)) $(LINKS)) \
+	$(addprefix $(libdir)/,$(notdir $(LIB) $(MPILIB) $(SHARED) $(TORCHSO)) $(LINKS)) \
 	$(addprefix $(pkgconfigdir)/,$(PC)) $(addprefix $(cmakedir)/,$(CMAKE)) \
 	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
 	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
@@ -29,7 +30,7 @@ relative = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	install -d $(sort $(dir $(addprefix $(DESTDIR),$(INSTALLED))))
 	install -m 755 $(TOOL) $(RUN) $(DESTDIR)$(bindir)
-	install -m 644 $(LIB) $(MPILIB) $(SHARED) $(DESTDIR)$(libdir)
+	install -m 644 $(LIB) $(MPILIB) $(SHARED) $(TORCHSO) $(DESTDIR)$(libdir)
 	$(foreach so,$(notdir $(SHARED)),ln -sf $(so) $(DESTDIR)$(libdir)/$(so:.$(VERSION)=.$(SOMAJOR)) && \
 	ln -sf $(so:.$(VERSION)=.$(SOMAJOR)) $(DESTDIR)$(libdir)/$(so:.$(VERSION)=) &&) :
 	install -m 644 include/lierne.h $(DESTDIR)$(includedir)

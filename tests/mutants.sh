@@ -69,7 +69,7 @@ apply() {
         print $f "$_\n" for @text;
         print "$where\n";
     ' "$work/mutants/$1/old" "$work/mutants/$1/new" \
-        $(find src tests/mpi tests/golden examples/python -name '*.[ch]' -o -name '*.py' | sort) 2>&1
+        $(find src tests/mpi tests/golden examples/python -name '*.[ch]' -o -name '*.cpp' -o -name '*.py' | sort) 2>&1
 }
 
 # make_here FOLDER TARGET: FOLDER is build, address or thread.
@@ -83,7 +83,8 @@ make_here() {
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
 #   unit [FILTER] | golden | cli SCRIPT | FOLDER/PROGRAM of tests/ | mpi PROGRAM RANKS [ARGUMENT] |
-#   address PROGRAM RANKS | emulated PROGRAM [RANKS] | thread PROGRAM | torch RANKS PROGRAM [TEST...]
+#   address PROGRAM RANKS | emulated PROGRAM [RANKS] | thread PROGRAM | torch RANKS PROGRAM [TEST...] |
+#   library RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1
     case $1 in
@@ -138,13 +139,18 @@ catch() {
         status=$?
         name="thread $2, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
         ;;
-    torch)
+    torch | library)
         make_here build all && PYTHON=$python sh src/python/stage.sh build >make.log 2>&1 || return 2
-        PYTHONPATH=build/python:tests/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 timeout -k 5 300 \
+        local library=
+        if [ "$1" = library ]; then
+            PYTHON=$python sh src/torch/build.sh build tests/torch/deepmd.cpp >make.log 2>&1 || return 2
+            library=$PWD/build/liblierne_torch.so
+        fi
+        LIERNE_TORCH_LIBRARY=$library PYTHONPATH=build/python:tests/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 timeout -k 5 300 \
             "$python" -m torch.distributed.run --standalone --nproc-per-node "$2" "tests/python/$3.py" \
             "${@:4}" >out 2>&1 </dev/null
         status=$?
-        name="torch $3 on $2, $(grep -m1 -oE 'FAIL [a-z_]+|[A-Za-z]*Error' out)"
+        name="$1 $3 on $2, $(grep -m1 -oE 'FAIL [a-z_]+|[A-Za-z]*Error' out)"
         ;;
     esac
     [ "$status" = 124 ] && name="$name (no end)"
@@ -226,7 +232,7 @@ missing=$(grep -vxFf "$work/names" "$work/chosen")
 [ -z "$missing" ] || { echo "no mutant $missing"; exit 2; }
 python=${PYTHON:-$build/venv/bin/python}
 without cffi '^cli python$' "make deps"
-without torch '^torch ' "make check-torch"
+without torch '^(torch|library) ' "make check-torch"
 worker 1 &
 worker 2 &
 wait

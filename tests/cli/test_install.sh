@@ -44,6 +44,7 @@ expected() {
         case $name in
         mpi.h) has_mpi ;;
         cuda.h | nccl.h) has "${name%.h}" ;;
+        torch.h) [ -e "$build/liblierne_torch.so" ] && echo "$1/liblierne_torch.so" ;;
         esac && echo "include/lierne/$name"
     done
     (cd grids && ls -- *.json) | sed 's|^|share/lierne/grids/|'

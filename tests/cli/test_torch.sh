@@ -42,6 +42,15 @@ count "${torchrun[@]}" 4 tests/python/torch_megatron.py
 count "${torchrun[@]}" 4 tests/python/torch_fairchem.py
 count "${torchrun[@]}" 1 tests/python/torch_deepmd.py
 count "${torchrun[@]}" 4 tests/python/torch_deepmd.py
+if ${CXX:-g++} --version >/dev/null 2>&1; then
+    PYTHON=$python sh src/torch/build.sh "$build" tests/torch/deepmd.cpp
+    verdict $? "liblierne_torch and its program are built"
+    for ranks in 1 4; do
+        LIERNE_TORCH_LIBRARY=$build/liblierne_torch.so count "${torchrun[@]}" $ranks tests/python/torch_deepmd.py
+    done
+else
+    echo "no ${CXX:-g++}: liblierne_torch was left out"
+fi
 count "${torchrun[@]}" 1 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_schedules.py

@@ -21,7 +21,7 @@ def mutants():
 def places_of_lines():
     texts, places = {}, {}
     patterns = ("src/**/*.[ch]", "tests/mpi/**/*.[ch]", "tests/golden/**/*.[ch]", "src/**/*.py",
-                "examples/python/**/*.py")
+                "src/**/*.cpp", "examples/python/**/*.py")
     for pattern in patterns:
         for path in glob.glob(pattern, recursive=True):
             texts[path] = [line.strip() for line in open(path, encoding="utf-8")]

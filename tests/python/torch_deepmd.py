@@ -1,5 +1,10 @@
 """lierne.torch.deepmd's registered operators on ranks of torchrun: deepmd-kit's schemas, its golden swaps,
-what is written and what is not, derivatives, and graphs. 1 rank: this rank alone."""
+what is written and what is not, derivatives, and graphs. 1 rank: this rank alone. With LIERNE_TORCH_LIBRARY, the
+path of liblierne_torch, the operators are those of that library."""
+import gc
+import os
+import subprocess
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -9,10 +14,15 @@ import lierne.torch
 from lierne.torch import deepmd
 from package import Rows
 from report import golden
-from torch_harness import contexts, leaf, main, same, test
+from torch_harness import contexts, leaf, main, raises, same, test
 
-deepmd.register_operators()
-deepmd.register_operators()
+LIBRARY = os.environ.get("LIERNE_TORCH_LIBRARY")
+if LIBRARY:
+    torch.ops.load_library(LIBRARY)
+    raises(RuntimeError, "is registered already", deepmd.register_operators)
+else:
+    deepmd.register_operators()
+    deepmd.register_operators()
 
 
 def test_on_1(function):
@@ -172,13 +182,52 @@ def what_does_not_fit_is_an_error():
     x = torch.zeros(5, 2)
     for swaps, communicator, kind, text in (
             (own_swap(), SELF + 99, ValueError, "the communicator is 99, which is no context"),
-            (own_swap(rows=(0, 5)), SELF, lierne.errors.IndexRangeError, "row 5"),
-            (own_swap(nlocal=4), SELF, ValueError, "shape (5, 2)")):
+            (own_swap(rows=(0, 5)), SELF, IndexError, "row 5"),
+            (own_swap(nlocal=4), SELF, ValueError, "5, 2")):
         try:
             swaps.call(torch.ops.deepmd.border_op, x, communicator)
             raise AssertionError("accepted")
         except kind as error:
             assert text in str(error), error
+
+
+def ring(context, row, x):
+    """Sends one row of two to the next rank."""
+    swaps = Swaps({"sendlist": [[row]], "sendproc": [(context.rank + 1) % 4], "recvproc": [(context.rank - 1) % 4],
+                   "sendnum": [1], "recvnum": [1], "nlocal": 2, "nghost": 1})
+    return swaps.call(torch.ops.deepmd.border_op, x, deepmd.communicator(context))[0]
+
+
+@test
+def any_rank_may_change_its_lists():
+    for context in contexts():
+        rows = [0] * 4
+        x = torch.arange(3.0).reshape(3, 1) + 10 * context.rank
+        for subset in (*range(16), 15, 0, 5):
+            rows = [row ^ (subset >> rank & 1) for rank, row in enumerate(rows)]
+            left = (context.rank - 1) % 4
+            for _ in range(2):
+                same(ring(context, rows[context.rank], x)[2], [10.0 * left + rows[left]], (subset, rows))
+
+
+@test
+def a_backward_keeps_the_lists_of_its_forward():
+    for context in contexts():
+        older, newer = (torch.ones(3, 1, requires_grad=True) for _ in range(2))
+        outs = ring(context, 0, older), ring(context, 1, newer)
+        gc.collect()
+        for y in outs:
+            y.sum().backward()
+        same(older.grad, [2, 1, 0])
+        same(newer.grad, [1, 2, 0])
+
+
+@test
+def a_dtype_that_is_new_on_all_ranks():
+    for context in contexts():
+        for dtype in (torch.float32, torch.float64, torch.float32):
+            x = torch.arange(3, dtype=dtype).reshape(3, 1) + 10 * context.rank
+            same(ring(context, 1, x)[2], [10.0 * ((context.rank - 1) % 4) + 1])
 
 
 @test
@@ -191,6 +240,60 @@ def the_smallest_of_all_ranks():
     value = torch.tensor([3])
     alone = torch.ops.deepmd_export.allreduce_min_int(value, SELF)
     assert alone.tolist() == [3] and alone.data_ptr() != value.data_ptr()
+
+
+def random_rows(rank):
+    """Two swaps with the other rank of two, the second of which passes a ghost on; features and gradient."""
+    swaps = Swaps({"sendlist": [[0, 2], [3, 1, 1]], "sendproc": [1 - rank] * 2, "recvproc": [1 - rank] * 2,
+                   "sendnum": [2, 3], "recvnum": [2, 3], "nlocal": 3, "nghost": 5})
+    return swaps, *(torch.from_numpy(np.random.default_rng([rank, k]).standard_normal((8, 3))) for k in (0, 1))
+
+
+def python_operators(rank, communicator):
+    """What this module's functions, none of them registered, make of random_rows."""
+    swaps, x, g = random_rows(rank)
+    forward, = swaps.call(deepmd.border_op, x, communicator)
+    return torch.cat([forward, swaps.call(deepmd.border_op_backward, g, communicator)])
+
+
+@test
+def registered_operators_have_the_bits_of_the_functions():
+    if dist.get_rank() > 1:
+        return
+    for way in ("distributed", "node"):
+        with lierne.torch.context(over=way, members=[0, 1]) as context:
+            expected, name = python_operators(context.rank, context), deepmd.communicator(context)
+            assert torch.equal(expected, python_operators(context.rank, name))
+            swaps, x, g = random_rows(context.rank)
+            forward, = swaps.call(torch.ops.deepmd.border_op, x, name)
+            backward = swaps.call(torch.ops.deepmd.border_op_backward, g, name)
+            assert torch.equal(torch.cat([forward, backward]), expected)
+        raises(ValueError, "closed" if not LIBRARY else "which is no context",
+               lambda: swaps.call(torch.ops.deepmd.border_op, x, name))
+
+
+@test
+def a_program_without_python_has_the_same_bits():
+    """tests/torch/deepmd.cpp on 2 ranks, each of which gives this process its rows."""
+    if not LIBRARY or dist.get_rank() > 1:
+        return
+    with lierne.torch.context(over="node", members=[0, 1]) as context:
+        rank, expected = context.rank, python_operators(context.rank, context)
+    _, x, g = random_rows(rank)
+    program = [os.path.join(os.path.dirname(LIBRARY), "tests/torch/deepmd"), LIBRARY, str(rank),
+               f"deepmd-{os.environ['MASTER_PORT']}"]
+    done = subprocess.run(program, input=torch.cat([x, g]).numpy().tobytes(), stdout=subprocess.PIPE, check=True,
+                          timeout=60)
+    same(torch.frombuffer(bytearray(done.stdout), dtype=torch.float64), expected)
+
+
+@test_on_1
+def a_plan_outlives_its_number_but_cannot_be_used():
+    """A graph of autograd holds the plan of a context that is closed."""
+    swaps, x = own_swap(), leaf(np.ones((5, 2)))
+    with lierne.torch.context(over="node") as context:
+        out, = swaps.call(torch.ops.deepmd.border_op, x * 1, deepmd.communicator(context))
+    raises((RuntimeError, ValueError), "released" if LIBRARY else "closed", out.sum().backward)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,14 @@
 #include <string.h>
 
 /* Called badly where there is MPI (tests/mpi/calls.c, rounds.c), a transport with communicators
- * (test_group_communicators.c) or CUDA (tests/cli/test_cuda.sh). */
+ * (test_group_communicators.c), CUDA (tests/cli/test_cuda.sh) or PyTorch (tests/torch/deepmd.cpp).
+ */
 static const char *const elsewhere[] = {
     "lierne_context_create_mpi", "lierne_context_create_mpi_fortran",
     "lierne_group_destroy",      "lierne_context_use_cuda",
     "lierne_window_destroy",     "lierne_cuda_get_summary",
     "lierne_context_use_nccl",   "lierne_context_create_nccl",
-    "lierne_nccl_get_summary"};
+    "lierne_nccl_get_summary",   "lierne_torch_bind"};
 
 static char called[16384]; /* names, with a space before and after each */
 

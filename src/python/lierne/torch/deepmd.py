@@ -7,7 +7,11 @@
 
 The functions of this module are the operators without torch's dispatcher; a lierne.torch.context may
 stand in place of the communicator's tensor. Those of deepmd_export are opaque to torch.compile,
-torch.export and AOTInductor, and their results are no aliases of their inputs."""
+torch.export and AOTInductor, and their results are no aliases of their inputs.
+
+liblierne_torch (lierne/torch.h) has the same operators without Python: torch.ops.load_library(path) takes
+the place of register_operators(), and communicator(context) names a context to both. They move data by
+lierne's own transports: give them contexts over="node", or of MPI."""
 import ctypes
 import functools
 import itertools
@@ -18,6 +22,7 @@ import torch
 
 import lierne
 from lierne._arrays import dtype_name
+from lierne._library import call, ffi, handle, lib
 from lierne.torch import Operation
 from lierne.torch._agree import largest
 
@@ -28,13 +33,28 @@ _contexts, _numbers = weakref.WeakValueDictionary(), itertools.count(1)
 
 
 def communicator(context):
-    """An int64 tensor of one element that names a context to the operators of this process. The context
-    stays the caller's: close it when no operator is to be called any more. The same for every call."""
+    """An int64 tensor of one element that names a context to the operators of this process, those of
+    liblierne_torch included where that is loaded by now. The context stays the caller's: close it when no
+    operator is to be called any more. The same for every call."""
     number = context.__dict__.get("communicator")
     if number is None:
         number = context.communicator = next(_numbers)
         _contexts[number] = context
+    for path in torch.ops.loaded_libraries:
+        bind = getattr(ctypes.CDLL(path), "lierne_torch_bind", None)
+        if bind is not None:
+            _bind(functools.partial(bind, ctypes.c_int64(number)), context)
     return torch.tensor([number])
+
+
+def _bind(bind, context):
+    """Binds the number in C, until the context is closed."""
+    if "bound" in context.__dict__:
+        return
+    destroy, address = context._destroy, int(ffi.cast("intptr_t", handle(context, "context")))
+    call(bind, ctypes.c_void_p(address))
+    context.bound = True
+    context._destroy = lambda own: bind(None) or (destroy(own) if destroy else lib.LIERNE_OK)
 
 
 @functools.lru_cache(maxsize=None)
@@ -168,8 +188,8 @@ def register_operators():
     taken = [f"{space}::{name}" for space, names in _OPERATORS.items() for name in names
              if hasattr(getattr(torch.ops, space), name)]
     if taken:
-        raise RuntimeError(f"register_operators: {taken[0]} is registered already, by deepmd-kit's own library: "
-                           "call register_operators before that is loaded, and do not load it")
+        raise RuntimeError(f"register_operators: {taken[0]} is registered already, by deepmd-kit's own library or "
+                           "by liblierne_torch: load neither of them where you call register_operators")
     for space, names in _OPERATORS.items():
         library = torch.library.Library(space, "FRAGMENT")
         _libraries.append(library)
