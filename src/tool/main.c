@@ -24,11 +24,14 @@ static const tool_command commands[] = {
     {"export", "lierne export", tool_export, "write a grid for another tool", NULL},
     {"place", "lierne place", tool_place, "advise an order of a grid's dims that moves fewer bytes",
      NULL},
+    {"balance", "lierne balance", tool_balance, "assign samples to ranks, all modes side by side",
+     NULL},
     {"info", "lierne info", tool_info, "say what memory and transports this installation has",
      NULL},
     {"completion", "lierne completion", run_completion, "print completion for a shell", "bash zsh"},
     {"help", "lierne help", run_help_of, "show the help of a command",
-     "check groups plan simulate run draw schedule hang import export place info completion"},
+     "check groups plan simulate run draw schedule hang import export place balance info "
+     "completion"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -71,7 +74,7 @@ static const tool_command *find_command(const char *name) {
     }
     tool_usage((char *[]){"lierne"},
                "there is no command '%s', only check, groups, plan, simulate, run, draw, schedule, "
-               "hang, import, export, place, info, completion and help",
+               "hang, import, export, place, balance, info, completion and help",
                name);
     return NULL;
 }

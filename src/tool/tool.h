@@ -31,6 +31,7 @@ int tool_hang(int argc, char **argv);
 int tool_import(int argc, char **argv);
 int tool_export(int argc, char **argv);
 int tool_place(int argc, char **argv);
+int tool_balance(int argc, char **argv);
 int tool_draw(int argc, char **argv);
 /* commands: all subcommands, n of them. */
 int tool_completion(int argc, char **argv, const tool_command *commands, int n);

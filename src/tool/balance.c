@@ -1,0 +1,325 @@
+/* lierne balance: all modes of an assignment side by side, before a step is written for one. The
+ * items are read from a table, in which those of a rank need not be side by side: homes are what
+ * lierne_assignment_create wants in order, so items are sorted by rank here, stably. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char help[] =
+    "Usage: lierne balance FILE [OPTION]...\n"
+    "Assigns items (samples, images) to ranks, so that all ranks compute as much.\n"
+    "\n"
+    "FILE has a line per item, numbers with commas or blanks between them: the rank that has\n"
+    "it, its cost, and its rows where they are another number. A first line of words is a\n"
+    "heading, and lines that begin with # are comments.\n"
+    "\n"
+    "  -n, --ranks=N           ranks; without it the highest rank of FILE and one more\n"
+    "      --tolerance=T       of shed, in 1/1024 of the lower bound: 0 to 1024, 20 without it\n"
+    "      --max-items=N       cap of the items of a rank\n"
+    "      --max-rows=N        cap of the rows of a rank\n"
+    "      --min-items=N       least items of a rank\n"
+    "      --equal-items       each rank has as many items, one more or less\n"
+    "      --node-ranks=N      ranks of a node\n"
+    "  -m, --mode=MODE         print the rank of each item, by shed, lpt, kk or contiguous\n"
+    "      --format=FORMAT     text (default) or json\n"
+    "  -h, --help              show this help\n"
+    "\n"
+    "Exit status: 0 printed, 1 no mode keeps the caps, 2 usage error or unreadable file.\n";
+
+static const char *const modes[] = {"shed", "lpt", "kk", "contiguous"};
+enum { NMODES = sizeof modes / sizeof *modes, COLUMNS = 3 };
+
+/* A line of the file. */
+typedef struct entry {
+    int64_t rank, cost, rows;
+    int64_t line; /* the item's number among those of the file, which its rank is printed by */
+} entry;
+
+typedef struct table {
+    entry *at;
+    int64_t n, capacity, highest;
+} table;
+
+/* Numbers of a line, as many as there are, -1: something else is there too. */
+static int read_numbers(int64_t *to, const char *line) {
+    int n = 0;
+    while (*line) {
+        char *end;
+        errno = 0;
+        int64_t value = strtoll(line, &end, 10);
+        if (end == line || n == COLUMNS || errno || value < 0) {
+            return -1;
+        }
+        to[n++] = value;
+        line = end + strspn(end, " \t,;\r\n");
+    }
+    return n;
+}
+
+static bool add_entry(table *t, const int64_t *numbers, int n) {
+    if (t->n == t->capacity) {
+        int64_t capacity = t->capacity ? 2 * t->capacity : 1024;
+        entry *grown = realloc(t->at, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            return false;
+        }
+        t->at = grown, t->capacity = capacity;
+    }
+    t->at[t->n] = (entry){numbers[0], numbers[1], numbers[n - 1], t->n};
+    t->n++;
+    t->highest = numbers[0] > t->highest ? numbers[0] : t->highest;
+    return true;
+}
+
+/* Returns -1 to go on, or the exit status. */
+static int read_lines(table *t, char **argv, const char *path, FILE *file) {
+    char *line = NULL;
+    size_t size = 0;
+    int status = -1;
+    for (int64_t number = 1; status < 0 && getline(&line, &size, file) >= 0; number++) {
+        const char *text = line + strspn(line, " \t\r\n");
+        int64_t numbers[COLUMNS];
+        bool heading = number == 1 && *text && !strchr("-0123456789#", *text);
+        int n = *text == '#' || !*text || heading ? 0 : read_numbers(numbers, text);
+        if (n < 0 || n == 1 || (n > 1 && numbers[0] >= LIERNE_MAX_RANKS)) {
+            tool_say(argv, "%s:%lld: must be a rank below %d, a cost and maybe rows, at least 0",
+                     path, (long long)number, LIERNE_MAX_RANKS);
+            status = TOOL_USAGE;
+        } else if (n > 1 && !add_entry(t, numbers, n)) {
+            tool_say(argv, "no memory for %lld items", (long long)t->n);
+            status = TOOL_USAGE;
+        }
+    }
+    free(line);
+    return status;
+}
+
+static int read_table(table *t, char **argv, const char *path) {
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    int status = -1;
+    if (file) {
+        status = read_lines(t, argv, path, file);
+    }
+    if (status < 0 && (!file || ferror(file))) {
+        tool_say(argv, "cannot read %s: %s", path, strerror(errno));
+        status = TOOL_USAGE;
+    }
+    if (file && !standard) {
+        fclose(file);
+    }
+    return status;
+}
+
+static int compare_entries(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    int order = (x->rank > y->rank) - (x->rank < y->rank);
+    return order ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+/* What lierne_assignment_create takes. */
+typedef struct input {
+    lierne_items items;
+    int64_t *cost, *rows, *counts;
+    int *nodes;
+    int nranks;
+    lierne_balance_spec spec;
+} input;
+
+static bool fill_input(input *in, table *t, int64_t node_ranks) {
+    if (t->n > 0) {
+        qsort(t->at, (size_t)t->n, sizeof *t->at, compare_entries);
+    }
+    in->cost = calloc((size_t)t->n + 1, sizeof *in->cost);
+    in->rows = calloc((size_t)t->n + 1, sizeof *in->rows);
+    in->counts = calloc((size_t)in->nranks, sizeof *in->counts);
+    in->nodes = calloc((size_t)in->nranks, sizeof *in->nodes);
+    if (!in->cost || !in->rows || !in->counts || !in->nodes) {
+        return false;
+    }
+    for (int64_t i = 0; i < t->n; i++) {
+        in->cost[i] = t->at[i].cost;
+        in->rows[i] = t->at[i].rows;
+        in->counts[t->at[i].rank]++;
+    }
+    for (int p = 0; node_ranks > 0 && p < in->nranks; p++) {
+        in->nodes[p] = (int)(p / node_ranks);
+    }
+    in->spec.nodes = node_ranks > 0 ? in->nodes : NULL;
+    in->items = (lierne_items){sizeof in->items, t->n, 1, in->cost, in->rows, NULL};
+    return true;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* One mode; ms: how long it took. NULL: it has no assignment. */
+static lierne_assignment *assign(input *in, int mode, double *ms) {
+    lierne_assignment *a = NULL;
+    double start = seconds();
+    in->spec.mode = (lierne_balance_mode)mode;
+    lierne_assignment_create(&a, &in->items, in->counts, in->nranks, &in->spec);
+    *ms = (seconds() - start) * 1e3;
+    return a;
+}
+
+static void print_row(const input *in, int mode, const lierne_assignment *a, double ms) {
+    lierne_assignment_report r = {.size = sizeof r};
+    int64_t rows = 0;
+    for (int64_t i = 0; i < in->items.nitems; i++) {
+        rows += in->rows[i];
+    }
+    lierne_assignment_get_report(&r, a);
+    printf("%-10s  %8.4f  %11lld  %11lld  %6.2f %%  %8lld  %9d  %10lld  %8.2f\n", modes[mode],
+           r.lower_bound ? (double)r.max_load / (double)r.lower_bound : 1.0,
+           (long long)r.moved_items, (long long)r.moved_rows,
+           rows ? 100.0 * (double)r.moved_rows / (double)rows : 0.0, (long long)r.messages,
+           r.most_peers, (long long)r.node_rows, ms);
+}
+
+static void print_object(int mode, const lierne_assignment *a) {
+    lierne_assignment_report r = {.size = sizeof r};
+    lierne_assignment_get_report(&r, a);
+    printf("{\"mode\": \"%s\", \"step\": %d, \"lower_bound\": %lld, \"threshold\": %lld, "
+           "\"max_load\": %lld, \"moved_items\": %lld, \"moved_rows\": %lld, \"node_rows\": %lld, "
+           "\"messages\": %lld, \"most_peers\": %d}",
+           modes[mode], r.step, (long long)r.lower_bound, (long long)r.threshold,
+           (long long)r.max_load, (long long)r.moved_items, (long long)r.moved_rows,
+           (long long)r.node_rows, (long long)r.messages, r.most_peers);
+}
+
+/* Returns how many modes have an assignment; what a mode refuses is said on standard error. */
+static int print_modes(input *in, char **argv, bool json) {
+    int printed = 0;
+    printf(json ? "["
+                : "mode        max / LB  items moved   rows moved            messages      peers  "
+                  " node rows        ms\n");
+    for (int mode = 0; mode < NMODES; mode++) {
+        double ms;
+        lierne_assignment *a = assign(in, mode, &ms);
+        if (!a) {
+            tool_say(argv, "%s: %s", modes[mode], tool_reason());
+        } else if (json) {
+            printf(printed ? ",\n " : "");
+            print_object(mode, a);
+        } else {
+            print_row(in, mode, a, ms);
+        }
+        printed += a != NULL;
+        lierne_assignment_destroy(a);
+    }
+    printf(json ? "]\n" : "");
+    return printed;
+}
+
+/* A rank per item, in the order of the file. */
+static int print_ranks(input *in, char **argv, const table *t, int mode, bool json) {
+    double ms;
+    lierne_assignment *a = assign(in, mode, &ms);
+    const int32_t *ranks = lierne_assignment_get_ranks(a);
+    int *printed = calloc((size_t)t->n + 1, sizeof *printed);
+    if (!a || !printed) {
+        tool_say(argv, "%s: %s", modes[mode], a ? "no memory" : tool_reason());
+    }
+    for (int64_t i = 0; a && printed && i < t->n; i++) {
+        printed[t->at[i].line] = ranks[i];
+    }
+    for (int64_t i = 0; a && printed && !json && i < t->n; i++) {
+        printf("%d\n", printed[i]);
+    }
+    if (a && printed && json) {
+        tool_print_ints(stdout, printed, (int)t->n);
+        printf("\n");
+    }
+    int status = a && printed ? TOOL_VALID : TOOL_INVALID;
+    free(printed);
+    lierne_assignment_destroy(a);
+    return status;
+}
+
+/* Options that are numbers; *to stays without one. Returns -1 to go on. */
+static int read_option(char **argv, const char *name, const char *text, int64_t *to) {
+    int64_t number;
+    if (!text) {
+        return -1;
+    }
+    if (read_numbers(&number, text) != 1 || text[strspn(text, "0123456789")]) {
+        return tool_usage(argv, "--%s is '%s', must be a number, at least 0", name, text);
+    }
+    *to = number;
+    return -1;
+}
+
+static int run(input *in, char **argv, const char *path, const int64_t *numbers, int mode,
+               bool json) {
+    table t = {.highest = -1};
+    int status = read_table(&t, argv, path);
+    int64_t nranks = numbers[0] > 0 ? numbers[0] : t.highest + 1;
+    if (status < 0 && (t.highest >= nranks || nranks > LIERNE_MAX_RANKS)) {
+        tool_say(argv, "%s has an item of rank %lld, and there are %lld ranks, must be at most %d",
+                 path, (long long)t.highest, (long long)nranks, LIERNE_MAX_RANKS);
+        status = TOOL_USAGE;
+    }
+    in->nranks = nranks > 0 ? (int)nranks : 1;
+    if (status < 0 && !fill_input(in, &t, numbers[1])) {
+        tool_say(argv, "no memory for %lld items", (long long)t.n);
+        status = TOOL_USAGE;
+    }
+    if (status < 0) {
+        status = mode >= 0                         ? print_ranks(in, argv, &t, mode, json)
+                 : print_modes(in, argv, json) > 0 ? TOOL_VALID
+                                                   : TOOL_INVALID;
+    }
+    free(in->cost);
+    free(in->rows);
+    free(in->counts);
+    free(in->nodes);
+    free(t.at);
+    return status;
+}
+
+int tool_balance(int argc, char **argv) {
+    static const char *const names[] = {"ranks",     "node-ranks", "tolerance",
+                                        "max-items", "max-rows",   "min-items"};
+    const char *texts[6] = {NULL}, *mode = NULL, *format = NULL, *path;
+    int64_t numbers[6] = {0, 0, LIERNE_DEFAULT_TOLERANCE, 0, 0, 0};
+    bool equal = false, json = false;
+    const tool_option options[] = {
+        {"ranks", 'n', &texts[0], NULL, NULL},
+        {"node-ranks", 0, &texts[1], NULL, NULL},
+        {"tolerance", 0, &texts[2], NULL, NULL},
+        {"max-items", 0, &texts[3], NULL, NULL},
+        {"max-rows", 0, &texts[4], NULL, NULL},
+        {"min-items", 0, &texts[5], NULL, NULL},
+        {"equal-items", 0, NULL, &equal, NULL},
+        {"mode", 'm', &mode, NULL, "shed lpt kk contiguous"},
+        {"format", 0, &format, NULL, "text json"},
+    };
+    int index = -1,
+        status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
+    for (int i = 0; status < 0 && i < 6; i++) {
+        status = read_option(argv, names[i], texts[i], &numbers[i]);
+    }
+    status = status < 0 ? tool_json(argv, format, &json) : status;
+    status = status < 0 ? tool_one_file(argc, argv, &path) : status;
+    for (int i = 0; status < 0 && mode && i < NMODES; i++) {
+        index = strcmp(mode, modes[i]) == 0 ? i : index;
+    }
+    if (status < 0 && mode && index < 0) {
+        status = tool_usage(argv, "--mode is '%s', must be shed, lpt, kk or contiguous", mode);
+    }
+    if (status >= 0) {
+        return status;
+    }
+    input in = {.spec = LIERNE_BALANCE_SPEC_INIT};
+    in.spec.tolerance = numbers[2] > 1024 ? 1025 : (int)numbers[2];
+    in.spec.max_items = numbers[3], in.spec.max_rows = numbers[4], in.spec.min_items = numbers[5];
+    in.spec.equal_items = equal;
+    return run(&in, argv, path, numbers, index, json);
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# lierne balance: what it prints of the golden assignments, in the order of its file, whatever order that
+# has; and what is wrong is rejected with the reason. $1: the build folder.
+set -u
+. "$(dirname "$0")/../verdict.sh"
+lierne=$(cd "${1:?usage: test_samples.sh BUILD}" && pwd)/lierne
+cd "$(dirname "$0")/../.." || exit 2
+
+python3 - "$lierne" tests/golden/samples.json >"$work/out" 2>&1 <<'END'
+import json, subprocess, sys
+
+lierne, golden = sys.argv[1:]
+options = {"tolerance": "--tolerance={}", "max_items": "--max-items={}", "max_rows": "--max-rows={}",
+           "min_items": "--min-items={}", "equal_items": "--equal-items"}
+compared = 0
+for case in json.load(open(golden))["cases"][::7]:
+    if "formula" in case or "nodes" in case:
+        continue
+    home = [rank for rank, n in enumerate(case["home_items"]) for _ in range(n)]
+    order = sorted(range(len(home)), key=lambda i: (i - home.index(home[i]), -home[i]))
+    text = "rank cost rows\n# of another order\n" + "".join(
+        f"{home[i]}, {case['cost'][i]}\t{case['rows'][i]}\n" for i in order)
+    command = [lierne, "balance", "-", f"--ranks={case['ranks']}", "--format=json"]
+    command += [text.format(case[name]) for name, text in options.items() if name in case]
+    table = subprocess.run(command, input=text, capture_output=True, text=True)
+    found = {row["mode"]: row for row in json.loads(table.stdout)}
+    for mode, expected in case["expect"]["modes"].items():
+        if mode == "caller":
+            continue
+        assert (mode in found) == ("error" not in expected), (case["id"], mode, table)
+        if mode in found:
+            for name in set(expected) & set(found[mode]):
+                assert found[mode][name] == expected[name], (case["id"], mode, name, found[mode], expected)
+            ranks = json.loads(subprocess.run([*command, "--mode", mode], input=text, capture_output=True,
+                                              text=True).stdout)
+            assert ranks == [expected["assignment"][i] for i in order], (case["id"], mode, ranks)
+            compared += 1
+assert compared > 40, compared
+END
+verdict $? "golden assignments: $(tail -n 1 "$work/out")"
+
+printf '0,5\n1,4\n' >"$work/two"
+"$lierne" balance --ranks 2 "$work/two" >"$work/out" && [ "$(wc -l <"$work/out")" = 5 ] &&
+    grep -qE '^shed +1\.0000 +0 +0 +0\.00 % +0 +0 +0 ' "$work/out"
+verdict $? "as text: $(cat "$work/out")"
+
+rejects() { # rejects NAME STATUS TEXT ARGUMENT...
+    local name=$1 wanted=$2 text=$3 status
+    shift 3
+    timeout 60 "$lierne" balance "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    [ $status = "$wanted" ] && grep -qF -- "$text" "$work/err"
+    verdict $? "$name: exit status $status, wanted $wanted: $(cat "$work/err")"
+}
+printf 'rank\n0 5\n3 x\n' >"$work/words"
+printf '0 5 6 7\n' >"$work/long"
+printf '0 -5\n' >"$work/negative"
+printf '99999999 5\n' >"$work/far"
+printf '0 99999999999999999999\n' >"$work/huge"
+rejects "a word" 2 "$work/words:3: must be a rank below 16777216, a cost and maybe rows" "$work/words"
+for file in long negative far huge; do
+    rejects "a $file line" 2 "$work/$file:1: must be a rank" "$work/$file"
+done
+rejects "no file" 2 "cannot read $work/none: No such file" "$work/none"
+rejects "a folder" 2 "cannot read $work: Is a directory" "$work"
+rejects "few ranks" 2 "has an item of rank 1, and there are 1 ranks" --ranks=1 "$work/two"
+rejects "many ranks" 2 "there are 99999999 ranks, must be at most 16777216" --ranks=99999999 "$work/two"
+rejects "no number" 2 "--max-rows is '5x', must be a number" --max-rows=5x "$work/two"
+rejects "no mode" 2 "--mode is 'best', must be shed, lpt, kk or contiguous" --mode=best "$work/two"
+rejects "tolerance" 1 "tolerance is 1025, must be 0 to 1024" --tolerance=2000 "$work/two"
+rejects "caps" 1 "shed: item 0 of rank 0 has 5 rows, and max_rows is 4" --max-rows=4 "$work/two"
+rejects "caps of one mode" 1 "lpt: there are 2 items, and min_items is 2" --mode=lpt --min-items=2 "$work/two"
+: >"$work/empty"
+"$lierne" balance "$work/empty" >"$work/out" && [ "$(wc -l <"$work/out")" = 5 ]
+verdict $? "no items: $(cat "$work/out")"
+verdicts
