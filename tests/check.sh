@@ -62,7 +62,7 @@ cli() { # cli NAME...: tests/cli/test_NAME.sh
 
 # Those that take minutes of one core run beside the others.
 fast="format words includes"
-beside="sanitize transports fuzz"
+beside="sanitize transports fuzz emulator balance"
 mpich=
 if has_mpi_compilers && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
     mpich=mpich
