@@ -19,7 +19,7 @@ from torch_harness import contexts, leaf, main, same, test
 
 FIELDS = ["rank", "world_size", "total_local_atoms", "send_indices", "send_counts", "recv_counts",
           "edge_index_local", "send_splits", "recv_splits", "total_recv", "local_edge_idx",
-          "remote_edge_idx", "rank_assignments"]  # of fairchem a73c95be1
+          "remote_edge_idx", "rank_assignments", "symm_plan"]  # of fairchem's newest form
 
 
 def raised(kind, function, *arguments, **options):
@@ -69,6 +69,7 @@ def golden_contexts():
                 assert getattr(made, name).dtype == torch.int64
             assert made.edge_index_local.reshape(2, -1).tolist() == expect["edge_index_local"], case["id"]
             move_golden(case, made, expect)
+            symmetric_golden(case, made)
             seen += 1
     assert seen >= 6, seen
 
@@ -87,6 +88,22 @@ def move_golden(case, made, expect):
     sums.backward(torch.as_tensor(Rows.h(7, n, width)))
     same(sums.detach(), np.ravel(expect["agg"]), case["id"])
     same(x.grad, np.ravel(expect["agg_backward"]), case["id"])
+
+
+def symmetric_golden(case, made):
+    """fairchem's symm_halo: its plan, counted by hand, and the same exchange."""
+    width, sends = golden("graph_a2a")["width"], [part["send_counts"] for part in case["ranks"]]
+    x = leaf(Rows.f(np.array(case["ranks"][made.rank]["owned"], np.int64), width))
+    assert made.symm_plan is None
+    expected = all_to_all_collect(x, made)
+    got, plan = fairchem.symm_all_to_all_collect(x, made), made.symm_plan
+    assert torch.equal(got, expected)
+    assert torch.equal(fairchem.symm_halo_collect(x, made.send_indices, plan.plan_id), expected)
+    n = range(made.world_size)
+    assert dataclasses.astuple(plan) == (
+        len(n), made.send_splits, made.recv_splits, [sum(sends[s][r] for s in n if s < made.rank) for r in n],
+        [sum(sends[r][s] for s in n if s < made.rank) for r in n], sum(made.send_splits), made.total_recv,
+        max(sum(sends[s][r] for s in n) for r in n), max(map(sum, sends)), 0), (case["id"], plan)
 
 
 def ring(rank, size=4, each=3):
@@ -295,6 +312,7 @@ def callers_of_fairchem():
         again = AllToAllCollect.apply(whole[owner == rank], made.send_indices.clone(), made.send_counts,
                                       made.recv_counts, group, rank, 2)
         assert torch.equal(again, got)
+        assert torch.equal(fairchem.symm_all_to_all_collect(whole[owner == rank], made), got)
     assert len(fairchem._groups) == 1
     fairchem.close()
     del sys.modules[name]

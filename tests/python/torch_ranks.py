@@ -8,7 +8,7 @@ import lierne
 import lierne.torch
 from package import Bridges, Rows, grid_of
 from report import golden
-from torch_harness import ENCODER, bridge, contexts, leaf, main, same, test, test_on_8
+from torch_harness import ENCODER, bridge, contexts, leaf, main, raises, same, test, test_on_8
 
 
 def given(move, direction, data):
@@ -430,6 +430,25 @@ def golden_dtensors_across_meshes():
     dist.all_reduce(total)
     assert total >= 10, total
     context.close()
+
+
+@test
+def windows_of_tensors():
+    """An all-gather and a reduce-scatter in rounds: out[r] = 10 r + k, and sums 4 (place + k) + 60."""
+    with lierne.torch.context(over="node") as context:
+        for dtype in (torch.float32, torch.bfloat16, torch.int64):
+            window = lierne.torch.Window(context, (4, 3), dtype)
+            for k in range(20):
+                window.writable()[:] = 10 * context.rank + torch.arange(4).reshape(4, 1) + k
+                window.notify()
+                window.wait()
+                parts = [window.readable(place) for place in range(4)]
+                assert all(part.dtype == dtype and part.shape == (4, 3) for part in parts)
+                same(torch.stack([part[0] for part in parts]), np.repeat(10 * np.arange(4) + k, 3))
+                same(sum(part[window.place] for part in parts), [4 * (window.place + k) + 60] * 3)
+            raises(BufferError, "the window", window.close)
+            del parts
+            window.close()
 
 
 @test

@@ -61,7 +61,10 @@ class Window:
                 "a round ends with wait()" if what == "writable" else "call notify() and wait() first"))
         nbytes = lib.lierne_window_get_bytes(self._handle)
         block = self.context._export(int(ffi.cast("uintptr_t", address)), nbytes, self)
-        view = memoryview(block) if what == "writable" else memoryview(block).toreadonly()
+        return self._over(block, what == "writable")
+
+    def _over(self, block, writable):
+        view = memoryview(block) if writable else memoryview(block).toreadonly()
         return np.frombuffer(view, self._numpy).reshape(self.shape)
 
     def writable(self, place=None):

@@ -29,8 +29,8 @@ from lierne.torch._program import Program
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
 
-__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "TensorSet", "Work",
-           "context", "grid"]
+__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "TensorSet", "Window",
+           "Work", "context", "grid"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -431,3 +431,15 @@ def References(context, nowned, rank, row, dtype, **options):
 def Halo(context, *swaps, **options):
     """The Operation of a lierne.Halo."""
     return Operation(lierne.Halo(context, *swaps, **options))
+
+
+class Window(lierne.Window):
+    """A lierne.Window, of a context over="node", whose buffers are tensors of a dtype of torch. Those of
+    readable() are not to be written; torch has no tensor that forbids it."""
+
+    def __init__(self, context, shape, dtype):
+        super().__init__(context, shape, dtype)
+        self._torch = dtype
+
+    def _over(self, block, writable):
+        return torch.frombuffer(block, dtype=self._torch).reshape(self.shape)

@@ -1,5 +1,5 @@
 """fairchem's graph-parallel all-to-all over lierne: the names of fairchem.core.common.parallelism's
-graph_parallel_a2a and graph_partition, with the same arguments, fields and orders.
+graph_parallel_a2a, graph_partition and symm_halo, with the same arguments, fields and orders.
 
     from lierne.torch.fairchem import all_to_all_collect, build_gp_context, compute_a2a_partition, use
     use(lierne.torch.context(group=group, members=dist.get_process_group_ranks(group)))
@@ -26,8 +26,10 @@ import lierne.torch
 from lierne._arrays import dtype_name
 from lierne.torch._agree import largest
 
-__all__ = ["AllToAllCollect", "GPContext", "PartitionStrategy", "all_to_all_collect", "build_gp_context",
-           "close", "compute_a2a_partition", "partition_atoms_index_split", "partition_atoms_spatial", "use"]
+__all__ = ["AllToAllCollect", "GPContext", "PartitionStrategy", "SymmHaloPlan", "all_to_all_collect",
+           "build_gp_context", "build_symm_plan", "close", "compute_a2a_partition", "partition_atoms_index_split",
+           "partition_atoms_spatial", "prepare_symm_plan", "register_plan", "symm_all_to_all_collect",
+           "symm_halo_collect", "use"]
 
 
 class PartitionStrategy(enum.Enum):
@@ -52,6 +54,23 @@ class GPContext:
     local_edge_idx: torch.Tensor  # edges whose source is an own row
     remote_edge_idx: torch.Tensor  # the others
     rank_assignments: torch.Tensor  # the rank that owns each row, as given
+    symm_plan: "SymmHaloPlan" = None  # of prepare_symm_plan
+
+
+@dataclasses.dataclass
+class SymmHaloPlan:
+    """Where this rank's rows lie in every rank's buffers. Offsets and capacities are in rows; the same
+    capacities on all ranks. lierne needs none of it."""
+    world_size: int
+    send_counts: list
+    recv_counts: list
+    fwd_write_offsets: list  # in the buffer of what each rank receives
+    bwd_write_offsets: list  # in that of the gradients of what each rank sends
+    total_send: int
+    total_recv: int
+    fwd_capacity: int
+    bwd_capacity: int
+    plan_id: int = -1  # of register_plan
 
 
 _used, _groups = [None], {}
@@ -113,11 +132,12 @@ def compute_a2a_partition(pos, total_atoms, device, world_size, rank, strategy):
 
 class _Exchange:
     """Own rows -> received rows, of any dtype and shape: one plan each, made at first use by all ranks.
-    create: gives the Operation of a dtype and row_shape. order: None, or the local row of each own row of
+    create: gives the Operation of a dtype and row_shape, in the context. order: None, or the local row of each own row of
     the plans, whose own rows are in ascending order."""
 
-    def __init__(self, create, shape, order=None):
-        self._create, self._shape, self._order, self._operations = create, shape, order, {}
+    def __init__(self, create, context, shape, order=None):
+        self._create, self.context, self._shape = create, context, shape
+        self._order, self._operations = order, {}
 
     def __call__(self, x):
         nlocal, received = self._shape
@@ -209,7 +229,7 @@ def build_gp_context(edge_index, rank_assignments, rank, world_size, node_partit
     made = _fields(lists, members, rank, rank_assignments, order)
     if create is not None:
         _exchanges[made.send_indices] = _Exchange(
-            create, (made.total_local_atoms, made.total_recv),
+            create, context, (made.total_local_atoms, made.total_recv),
             None if order is None else torch.from_numpy(order).to(rank_assignments.device))
     return made
 
@@ -241,7 +261,7 @@ def _exchange_of_lists(context, nlocal, send_indices, send_splits, recv_splits):
     tell = lierne.torch.Operation(lierne.all_to_all(context, send_splits, "i64", receive=recv_splits))
     rows, rank = _array(tell(send_indices)), np.repeat(np.asarray(context.members), recv_splits)
     create = functools.partial(lierne.torch.References, context, nlocal, rank, rows)
-    return _Exchange(create, (nlocal, len(rows)))
+    return _Exchange(create, context, (nlocal, len(rows)))
 
 
 class AllToAllCollect:
@@ -280,3 +300,48 @@ def all_to_all_collect(x_local, gp_ctx):
     return AllToAllCollect.apply(x_local, gp_ctx.send_indices, gp_ctx.send_counts, gp_ctx.recv_counts, None,
                                  gp_ctx.rank, gp_ctx.world_size, gp_ctx.send_splits, gp_ctx.recv_splits,
                                  gp_ctx.total_recv)
+
+
+_plans = {}  # of symm_halo_collect, by slot
+
+
+def register_plan(plan, slot=0):
+    """Gives a SymmHaloPlan a number for symm_halo_collect."""
+    _plans[slot] = plan
+    return slot
+
+
+@torch.compiler.disable
+def build_symm_plan(send_counts, group):
+    """The SymmHaloPlan of all ranks' counts. Collective. group: as AllToAllCollect's gp_group."""
+    context = group if isinstance(group, lierne.Context) else _current(group)
+    if context is None:
+        raise RuntimeError("build_symm_plan: there is no process group, and no context of use()")
+    rank, n = context.find_member(context.rank), len(context.members)
+    gather = lierne.torch.Operation(lierne.all_gather(context, n, "i64"))
+    counts = _array(gather(send_counts.to(torch.int64))).reshape(n, n)
+    sent, received = counts.sum(1), counts.sum(0)
+    return SymmHaloPlan(n, counts[rank].tolist(), counts[:, rank].tolist(), counts[:rank].sum(0).tolist(),
+                        counts[:, :rank].sum(1).tolist(), int(sent[rank]), int(received[rank]),
+                        int(received.max()), int(sent.max()))
+
+
+def prepare_symm_plan(gp_ctx):
+    """Sets symm_plan of a GPContext. Collective."""
+    exchange = _exchanges.get(gp_ctx.send_indices)
+    gp_ctx.symm_plan = build_symm_plan(gp_ctx.send_counts, exchange and exchange.context)
+    gp_ctx.symm_plan.plan_id = register_plan(gp_ctx.symm_plan)
+
+
+def symm_halo_collect(x_local, send_indices, plan_id):
+    """all_to_all_collect by the number of a SymmHaloPlan. Collective."""
+    plan = _plans[int(plan_id)]
+    return AllToAllCollect.apply(x_local, send_indices, None, None, None, None, plan.world_size, plan.send_counts,
+                                 plan.recv_counts, plan.total_recv)
+
+
+def symm_all_to_all_collect(x_local, gp_ctx):
+    """all_to_all_collect; sets symm_plan where it is None. Collective."""
+    if gp_ctx.symm_plan is None:
+        prepare_symm_plan(gp_ctx)
+    return all_to_all_collect(x_local, gp_ctx)
