@@ -6,7 +6,8 @@
  *   planning [quick]
  *
  * quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10 ms at
- * 131,072 and with balanced routing, and 1 MB for a plan. */
+ * 131,072 and with balanced routing, and 1 MB for a plan; for assignments of samples 5 ms with
+ * 10,000 items on 1,000 ranks, and 15 ms with 30,720 on 1,024. */
 #include "bench/checks.h"
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -125,6 +126,58 @@ static void run_groups(int world, int rounds) {
     lierne_grid_destroy(grid);
 }
 
+/* Lengths of 16 to some thousands of rows, most of them near 500. */
+static void draw_lengths(int64_t *rows, int64_t *homes, int n, int nranks) {
+    uint64_t x = 2435719230u;
+    for (int i = 0; i < n; i++) {
+        uint64_t exponent = 0;
+        for (int k = 0; k < 8; k++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            exponent += (x >> 33) % 8;
+        }
+        uint64_t base = (uint64_t)16 << (exponent / 8);
+        rows[i] = (int64_t)(base + base * (exponent % 8) / 8 + (x >> 40) % (base / 8));
+        homes[(int64_t)i * nranks / n]++;
+    }
+}
+
+/* One mode of an assignment. most: the aim, in seconds; 0: none. */
+static void time_assignment(const lierne_items *items, const int64_t *homes, int nranks,
+                            lierne_balance_mode mode, int rounds, double most) {
+    static const char *const names[] = {"shed", "lpt", "kk", "contiguous"};
+    lierne_balance_spec spec = LIERNE_BALANCE_SPEC_INIT;
+    lierne_assignment_report r = {.size = sizeof r};
+    double seconds[ROUNDS];
+    spec.mode = mode;
+    for (int i = 0; i < rounds; i++) {
+        lierne_assignment *a;
+        double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        lierne_status status = lierne_assignment_create(&a, items, homes, nranks, &spec);
+        seconds[i] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start;
+        check(status == LIERNE_OK && lierne_assignment_get_report(&r, a) == LIERNE_OK, "items");
+        lierne_assignment_destroy(a);
+    }
+    qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
+    printf("%7lld %7d  %-12s %9.3f %9.4f %12lld %9lld\n", (long long)items->nitems, nranks,
+           names[mode], 1e3 * seconds[rounds / 2], (double)r.max_load / (double)r.lower_bound,
+           (long long)r.moved_rows, (long long)r.messages);
+    check(most == 0 || rounds == 1 || seconds[rounds / 2] <= most, "an assignment in time");
+}
+
+static void run_assignments(int n, int nranks, int rounds, double most) {
+    int64_t *rows = malloc((size_t)n * sizeof *rows), *homes = calloc((size_t)nranks, 8);
+    draw_lengths(rows, homes, n, nranks);
+    const lierne_items items = {sizeof items, n, 1, rows, NULL, NULL};
+    for (int mode = LIERNE_BALANCE_SHED; mode <= LIERNE_BALANCE_CONTIGUOUS; mode++) {
+        if (mode != LIERNE_BALANCE_KK || nranks <= 64) {
+            time_assignment(&items, homes, nranks, (lierne_balance_mode)mode, rounds,
+                            mode <= LIERNE_BALANCE_LPT ? most : 0);
+        }
+    }
+    free(rows);
+    free(homes);
+}
+
 int main(int argc, char **argv) {
     static const int worlds[] = {64, 1024, 4096, 16384, 131072};
     bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
@@ -135,5 +188,10 @@ int main(int argc, char **argv) {
         run_world(worlds[i], rounds);
     }
     run_groups(1024, rounds);
+    printf("items to ranks, milliseconds of the processor\n%7s %7s  %-12s %9s %9s %12s %9s\n",
+           "items", "ranks", "mode", "median", "max / LB", "rows moved", "messages");
+    run_assignments(1920, 64, rounds, 0);
+    run_assignments(10000, 1000, rounds, 0.005);
+    run_assignments(30720, 1024, rounds, 0.015);
     return close_counts();
 }
