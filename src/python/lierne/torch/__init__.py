@@ -14,6 +14,7 @@ node, host memory. Neither loads MPI.
 All ranks call every operation, forward and backward, also ranks without data: a rank whose result is
 empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
 import collections
+import functools
 import weakref
 import zlib
 
@@ -84,6 +85,7 @@ def grid(mesh_or_grid):
     return lierne.Grid.from_device_mesh(mesh_or_grid)
 
 
+_name_of = functools.lru_cache(maxsize=None)(dtype_name)  # of every call
 _TURNS = 64  # executions of one operation and direction whose messages have tags of their own
 
 
@@ -281,7 +283,7 @@ def _shares_forward(plan, routed):
 
 def check_input(tensor, dtype, shape):
     """Raises TypeError and ValueError for what a plan of this dtype and shape does not take."""
-    if dtype_name(tensor.dtype) != dtype and not dtype.startswith("bits"):
+    if _name_of(tensor.dtype) != dtype and not dtype.startswith("bits"):
         raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {dtype}")
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs {tuple(shape)} on "

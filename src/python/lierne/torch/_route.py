@@ -33,22 +33,22 @@ class Execution:
     name: for messages."""
 
     def __init__(self, name, program, source, target, tag):
-        self.buffers = {IN: source.reshape(-1), OUT: target.reshape(-1),
-                        SCRATCH: source.new_empty(program.scratch)}
+        self.buffers = {IN: source.reshape(-1), OUT: target.reshape(-1)}
+        if program.scratch:
+            self.buffers[SCRATCH] = source.new_empty(program.scratch)
         self.name, self.program, self.target, self.tag = name, program, target, tag
         self.stage = 0
         self._post()
 
     def _post(self):
         """Posts the messages of the current stage, then makes its copies while they are in flight."""
-        self.works = []
         if self.stage == len(self.program.stages):
             return
         stage = self.program.stages[self.stage]
         # Both kept until they end.
         self.receives = [message.landing(self.buffers) for message in stage.recvs]
         self.sends = [message.packed(self.buffers) for message in stage.sends]
-        self.works = self._begin(stage, (self.tag + 2 * self.stage) % 2**31) if stage.peers else []
+        self.works = self._begin(stage, (self.tag + 2 * self.stage) % 2**31) if stage.peers else ()
         for op in stage.copies:
             op.execute(self.buffers)
 
