@@ -13,7 +13,14 @@
  * The lower bound LB of the highest load is the largest of: the sum of all costs over the number of
  * ranks, rounded up; the highest cost; for each k, the sum of k + 1 costs that end with the one of
  * place k * nranks in descending order, because some rank has k + 1 of these items; and the highest
- * cost with the min_items - 1 lowest ones. The threshold is LB + LB * tolerance / 1024. */
+ * cost with the min_items - 1 lowest ones. The threshold is LB + LB * tolerance / 1024.
+ *
+ * Moving. An item is a segment of a packed axis, and an assignment is the owner of a packing
+ * (lierne/packing.h): in a buffer, the items of a rank follow one another by ascending number. A
+ * redistribution from the layout whose owner is the home to the one whose owner is the assignment
+ * dispatches the rows, one from there takes results home, or straight to another assignment; rows
+ * of results may be other numbers. Every row has one place on either side, so the adjoint is the
+ * way back, and nothing is summed. */
 #ifndef LIERNE_SAMPLES_H
 #define LIERNE_SAMPLES_H
 

@@ -25,7 +25,7 @@ golden_check golden_all_gather, golden_reduce_scatter, golden_all_reduce, golden
 golden_check golden_uneven, golden_two_shot_partition;
 golden_check golden_isolation, golden_composition, golden_schedules_agree, golden_launch_order;
 golden_check golden_overlap_gate;
-golden_check golden_samples;
+golden_check golden_samples, golden_sample_tensor;
 golden_check golden_packed_layout, golden_packed_move, golden_packed_invalid;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
 void golden_halo_reject(golden_case *c, int n);

@@ -16,7 +16,7 @@ typedef struct tally {
 
 /* Every list of a file that holds cases. Those without a check are set aside, and counted: they are
  * about the memory that ranks of a node share, which no part of lierne has, what a reference looks
- * at, or bridges of packed sequences, which lierne does not have yet. */
+ * at or does otherwise, or bridges of packed sequences, which lierne does not have yet. */
 static const struct {
     const char *file;
     const char *list;
@@ -46,7 +46,7 @@ static const struct {
     {"packed.json", "runs", NULL},
     {"packed.json", "few_peers", NULL},
     {"samples.json", "cases", golden_samples},
-    {"samples.json", "tensors", NULL},
+    {"samples.json", "tensors", golden_sample_tensor},
     {"samples.json", "references", NULL},
     {"windows.json", "allgather", golden_all_gather},
     {"windows.json", "reduce_scatter", golden_reduce_scatter},

@@ -68,7 +68,7 @@ static void run_list(const char *file, const cJSON *root, const char *list, gold
     CHECK(cJSON_GetArraySize(cases) > 0, "%s has no %s", file, list);
     cJSON_ArrayForEach(one, cases) {
         int64_t world = golden_int(one, "world", golden_int(one, "n", 0));
-        world = golden_int(one, "world_size", world);
+        world = golden_int(one, "world_size", golden_int(one, "ranks", world));
         if (world == test_world || (anywhere && world == 1)) {
             run_case(file, one, check);
         }
@@ -95,6 +95,9 @@ static void run_file(const char *dir, const char *file, golden_check *valid, gol
 static void run_packed(const char *dir) {
     cJSON *root = read_file(dir, "packed.json");
     run_list("packed.json", root, "redistribute", golden_packed_move, false);
+    cJSON_Delete(root);
+    root = read_file(dir, "samples.json");
+    run_list("samples.json", root, "tensors", golden_sample_tensor, false);
     cJSON_Delete(root);
 }
 
