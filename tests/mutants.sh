@@ -65,6 +65,7 @@ apply() {
         my @text = lines($where);
         my ($indent) = $text[$at] =~ /^(\s*)/;
         splice @text, $at, scalar @old, map { "$indent$_" } @new;
+        rename $where, "$where.whole" or die;
         open my $f, ">", $where or die;
         print $f "$_\n" for @text;
         print "$where\n";
@@ -186,7 +187,7 @@ judge() {
         break
     done
     echo "$verdict"
-    cp "$root/$file" "$file"
+    cp "$file.whole" "$file" # a new time; the root may have changed meanwhile
 }
 
 # A test that fails on the code as it is catches nothing.
