@@ -13,6 +13,8 @@ with the C message (lierne.errors). For PyTorch there is lierne.torch."""
 from lierne._binding import VERSION as __version__
 from lierne._library import Error, lib, text
 from lierne import errors, hangs, schedules
+from lierne.collectives import (all_gather, all_reduce, all_to_all, barrier, broadcast, partition_morton,
+                                partition_morton_codes, partition_split, reduce_scatter)
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
 from lierne.digest import check_digests, digest
@@ -21,9 +23,7 @@ from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard,
                          ShardZigzag)
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
 from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
-                             TensorSet, TensorSetRoutes, all_gather, all_reduce, all_to_all,
-                             barrier, broadcast, partition_morton, partition_morton_codes,
-                             partition_split, reduce_scatter)
+                             TensorSet, TensorSetRoutes)
 from lierne.samples import Assignment
 from lierne.simulate import simulate
 from lierne.window import Window

@@ -9,7 +9,7 @@ import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
 from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
-from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
+from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
 
 _OWNERS = {"partial": lib.LIERNE_GRADIENT_OWNER_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_OWNER_ZIGZAG,
            "contiguous": lib.LIERNE_GRADIENT_OWNER_CONTIGUOUS, "rows": lib.LIERNE_GRADIENT_OWNER_ROWS}
@@ -22,20 +22,18 @@ _SHARING = {"none": lib.LIERNE_SHARING_NONE, "forward": lib.LIERNE_SHARING_FORWA
             "adjoint": lib.LIERNE_SHARING_ADJOINT, "both": lib.LIERNE_SHARING_BOTH}
 _GRAPHS = {"auto": lib.LIERNE_GRAPH_ALGORITHM_AUTO, "direct": lib.LIERNE_GRAPH_ALGORITHM_DIRECT,
            "all_gather": lib.LIERNE_GRAPH_ALGORITHM_ALL_GATHER}
-_COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT,
-                "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}
 _REJECTION = {number: name.removeprefix("LIERNE_MEGATRON_REJECTION_").lower()
               for number, name in ffi.typeof("lierne_megatron_rejection").elements.items()}
 _MEGATRON = {"collective": lib.LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_ALGORITHM_LEADER}
 
 
-def _choice(what, name, table):
+def choice(what, name, table):
     if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} is {name!r}, must be one of {', '.join(table)}")
     return table[name]
 
 
-def _in(group):
+def group_handle(group):
     return None if group is None else handle(group, "group")
 
 
@@ -71,16 +69,16 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 sequence_axis=-1 if sequence_axis is None else sequence_axis,
                 src_counts=sized("src_counts", src_counts, lanes[0]),
                 dst_counts=sized("dst_counts", dst_counts, lanes[1]),
-                gradient_owner=_choice("owner", owner, _OWNERS),
-                gradient_storage=_choice("storage", storage, _STORAGES),
+                gradient_owner=choice("owner", owner, _OWNERS),
+                gradient_storage=choice("storage", storage, _STORAGES),
                 row_owner=row_owner,
                 require_divisible=require_divisible, max_inflight=max_inflight, src_view=src_view,
                 dst_view=dst_view, src_placements=_placements(src, src_view, src_placements),
                 dst_placements=_placements(dst, dst_view, dst_placements),
-                output=_choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
-                row_order=_choice("row_order", row_order, _ROW_ORDERS),
-                variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS),
-                shared_output=_choice("shared_output", shared_output, _SHARING), group=_in(group))
+                output=choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
+                row_order=choice("row_order", row_order, _ROW_ORDERS),
+                variable_rows=variable_rows, routing=choice("routing", routing, _ROUTINGS),
+                shared_output=choice("shared_output", shared_output, _SHARING), group=group_handle(group))
 
 
 def _map_size(shape, batch_axis, sequence_axis):
@@ -198,14 +196,14 @@ class Megatron(Plan):
     Arguments as Bridge."""
 
     def __init__(self, context, src, dst, shape, dtype, algorithm="collective", **options):
-        spec = Spec("lierne_megatron_spec", algorithm=_choice("algorithm", algorithm, _MEGATRON),
+        spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON),
                     bridge=bridge_spec(src, dst, shape, dtype, **options))
         super().__init__(context, lib.lierne_plan_create_megatron, handle(context, "context"), spec.at)
 
     @staticmethod
     def check(src, dst, shape, dtype, algorithm="collective", **options):
         """Raises what the constructor would, as far as that needs no context."""
-        spec = Spec("lierne_megatron_spec", algorithm=_choice("algorithm", algorithm, _MEGATRON),
+        spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON),
                     bridge=bridge_spec(src, dst, shape, dtype, **options))
         call(lib.lierne_megatron_check, spec.at)
 
@@ -232,8 +230,8 @@ class Redistribute(Plan):
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
-                    routing=_choice("routing", routing, _ROUTINGS),
-                    shared_output=_choice("shared_output", shared_output, _SHARING), group=_in(group))
+                    routing=choice("routing", routing, _ROUTINGS),
+                    shared_output=choice("shared_output", shared_output, _SHARING), group=group_handle(group))
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
 
@@ -283,7 +281,7 @@ class TensorSet(_Set, Plan):
     UnsupportedError (a PARTIAL dim), MismatchError and others."""
 
     def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1, group=None):
-        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=_in(group))
+        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=group_handle(group))
         super().__init__(context, lib.lierne_plan_create_set, handle(context, "context"), spec.at)
         self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
 
@@ -325,7 +323,7 @@ class _Rows(Plan):
 
     def _plan(self, context, function, kind, row_shape, algorithm, dtype, **fields):
         self.row_shape = tuple(row_shape)
-        spec = Spec(kind, dtype=dtype_number(dtype), algorithm=_choice("algorithm", algorithm, _GRAPHS),
+        spec = Spec(kind, dtype=dtype_number(dtype), algorithm=choice("algorithm", algorithm, _GRAPHS),
                     width=int(np.prod(self.row_shape, dtype=np.int64)), **fields)
         super().__init__(context, function, handle(context, "context"), spec.at)
 
@@ -367,7 +365,7 @@ class Graph(_Rows):
                  remote_targets=False, group=None):
         self._options = dict(dtype=dtype, row_shape=row_shape, algorithm=algorithm,
                              accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                             max_inflight=max_inflight, remote_targets=remote_targets, group=_in(group))
+                             max_inflight=max_inflight, remote_targets=remote_targets, group=group_handle(group))
         self._plan(context, lib.lierne_plan_create_graph, "lierne_graph_spec", **self._options,
                    **self._edges(owner, source, target))
 
@@ -398,7 +396,7 @@ class References(_Rows):
         self._plan(context, lib.lierne_plan_create_references, "lierne_references_spec", row_shape,
                    algorithm, dtype, nowned=nowned, nghosts=len(rank), rank=rank, row=row,
                    accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                   max_inflight=max_inflight, group=_in(group))
+                   max_inflight=max_inflight, group=group_handle(group))
 
 
 class Halo(Plan):
@@ -418,7 +416,7 @@ class Halo(Plan):
                     sendproc=sendproc, recvproc=recvproc, sendnum=[len(x) for x in sendlists],
                     recvnum=recvnum, sendlist=list(sendlists), dtype=dtype_number(dtype),
                     width=int(np.prod(self.row_shape, dtype=np.int64)), keep_ghosts=keep_ghosts,
-                    max_inflight=max_inflight, group=_in(group))
+                    max_inflight=max_inflight, group=group_handle(group))
         super().__init__(context, lib.lierne_plan_create_halo, handle(context, "context"), spec.at)
 
     def swaps(self):
@@ -453,91 +451,3 @@ class Halo(Plan):
                              ffi.cast("uint8_t *", mask.ctypes.data))
         plan.row_shape = self.row_shape
         return plan
-
-
-def _collective(name, context, dtype=None, ranks=None, group=None, **fields):
-    if name != "barrier":
-        fields["dtype"] = dtype_number(dtype)
-    spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), group=_in(group), **fields)
-    return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), handle(context, "context"), spec.at)
-
-
-def _ranks_of(context, ranks):
-    handle(context, "context")
-    return len(ranks if ranks is not None and len(ranks) else context.members)
-
-
-def _counts(context, count, ranks):
-    if np.ndim(count) == 0:
-        return {"count": count}
-    return {"counts": sized("count", count, _ranks_of(context, ranks))}
-
-
-def all_gather(context, count, dtype, ranks=None, max_inflight=1, group=None):
-    """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
-    or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
-    return _collective("all_gather", context, dtype, ranks, group, max_inflight=max_inflight,
-                       **_counts(context, count, ranks))
-
-
-def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1, group=None):
-    """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
-    reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
-    return _collective("reduce_scatter", context, dtype, ranks, group, max_inflight=max_inflight,
-                       reduction=reduction_of(reduction), **_counts(context, count, ranks))
-
-
-def all_reduce(context, count, dtype, ranks=None, reduction="sum", algorithm="auto",
-               max_inflight=1, group=None):
-    """A plan that reduces `count` elements over all ranks, with the same bits on each."""
-    return _collective("all_reduce", context, dtype, ranks, group, count=count,
-                       reduction=reduction_of(reduction), max_inflight=max_inflight,
-                       algorithm=_choice("algorithm", algorithm, _COLLECTIVES))
-
-
-def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inflight=1, group=None):
-    """A plan that copies the root's `count` elements to all ranks; its adjoint sums at the root."""
-    return _collective("broadcast", context, dtype, ranks, group, root=root, count=count,
-                       max_inflight=max_inflight,
-                       algorithm=_choice("algorithm", algorithm, _COLLECTIVES))
-
-
-def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1, group=None):
-    """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
-    to each rank; receive: what it expects from each, to be compared, or None."""
-    lists = {"count": count}
-    if np.ndim(count):
-        n = _ranks_of(context, ranks)
-        lists = {"send_counts": sized("count", count, n), "recv_counts": sized("receive", receive, n)}
-    return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, **lists)
-
-
-def barrier(context, ranks=None, group=None):
-    """A plan whose execution is complete when all ranks have begun it: forward(None)."""
-    return _collective("barrier", context, None, ranks, group)
-
-
-def partition_split(nrows, world):
-    """Owners in contiguous shares: a numpy array of nrows ranks."""
-    owner = np.zeros(nrows, np.int32)
-    call(lib.lierne_partition_split, ffi.cast("int32_t *", owner.ctypes.data), nrows, world)
-    return owner
-
-
-def _along_morton(function, positions, out, *arguments):
-    positions = np.ascontiguousarray(positions)
-    sized("positions", positions, 3 * len(positions))
-    values = np.zeros(len(positions), out)
-    call(function, ffi.cast(f"{out}_t *", values.ctypes.data), ffi.cast("void *", positions.ctypes.data),
-         dtype_number(positions.dtype), len(positions), *arguments)
-    return values
-
-
-def partition_morton(positions, world):
-    """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
-    return _along_morton(lib.lierne_partition_morton, positions, "int32", world)
-
-
-def partition_morton_codes(positions):
-    """The code of each row along that curve: a numpy array of uint32, 10 bits per axis."""
-    return _along_morton(lib.lierne_partition_morton_codes, positions, "uint32")

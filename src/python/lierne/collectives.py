@@ -1,0 +1,98 @@
+"""Collectives, and partitions of rows. As the planners, every plan is collective over its context."""
+import numpy as np
+
+from lierne._arrays import dtype_number
+from lierne._library import Spec, call, ffi, handle, lib, sized
+from lierne.plan import Plan, reduction_of
+from lierne.planners import choice, group_handle
+
+_COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT,
+                "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}
+
+
+def _collective(name, context, dtype=None, ranks=None, group=None, **fields):
+    if name != "barrier":
+        fields["dtype"] = dtype_number(dtype)
+    spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), group=group_handle(group), **fields)
+    return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), handle(context, "context"), spec.at)
+
+
+def _ranks_of(context, ranks):
+    handle(context, "context")
+    return len(ranks if ranks is not None and len(ranks) else context.members)
+
+
+def _counts(context, count, ranks):
+    if np.ndim(count) == 0:
+        return {"count": count}
+    return {"counts": sized("count", count, _ranks_of(context, ranks))}
+
+
+def all_gather(context, count, dtype, ranks=None, max_inflight=1, group=None):
+    """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
+    or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
+    return _collective("all_gather", context, dtype, ranks, group, max_inflight=max_inflight,
+                       **_counts(context, count, ranks))
+
+
+def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1, group=None):
+    """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
+    reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
+    return _collective("reduce_scatter", context, dtype, ranks, group, max_inflight=max_inflight,
+                       reduction=reduction_of(reduction), **_counts(context, count, ranks))
+
+
+def all_reduce(context, count, dtype, ranks=None, reduction="sum", algorithm="auto",
+               max_inflight=1, group=None):
+    """A plan that reduces `count` elements over all ranks, with the same bits on each."""
+    return _collective("all_reduce", context, dtype, ranks, group, count=count,
+                       reduction=reduction_of(reduction), max_inflight=max_inflight,
+                       algorithm=choice("algorithm", algorithm, _COLLECTIVES))
+
+
+def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inflight=1, group=None):
+    """A plan that copies the root's `count` elements to all ranks; its adjoint sums at the root."""
+    return _collective("broadcast", context, dtype, ranks, group, root=root, count=count,
+                       max_inflight=max_inflight,
+                       algorithm=choice("algorithm", algorithm, _COLLECTIVES))
+
+
+def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1, group=None):
+    """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
+    to each rank; receive: what it expects from each, to be compared, or None."""
+    lists = {"count": count}
+    if np.ndim(count):
+        n = _ranks_of(context, ranks)
+        lists = {"send_counts": sized("count", count, n), "recv_counts": sized("receive", receive, n)}
+    return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, **lists)
+
+
+def barrier(context, ranks=None, group=None):
+    """A plan whose execution is complete when all ranks have begun it: forward(None)."""
+    return _collective("barrier", context, None, ranks, group)
+
+
+def partition_split(nrows, world):
+    """Owners in contiguous shares: a numpy array of nrows ranks."""
+    owner = np.zeros(nrows, np.int32)
+    call(lib.lierne_partition_split, ffi.cast("int32_t *", owner.ctypes.data), nrows, world)
+    return owner
+
+
+def _along_morton(function, positions, out, *arguments):
+    positions = np.ascontiguousarray(positions)
+    sized("positions", positions, 3 * len(positions))
+    values = np.zeros(len(positions), out)
+    call(function, ffi.cast(f"{out}_t *", values.ctypes.data), ffi.cast("void *", positions.ctypes.data),
+         dtype_number(positions.dtype), len(positions), *arguments)
+    return values
+
+
+def partition_morton(positions, world):
+    """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
+    return _along_morton(lib.lierne_partition_morton, positions, "int32", world)
+
+
+def partition_morton_codes(positions):
+    """The code of each row along that curve: a numpy array of uint32, 10 bits per axis."""
+    return _along_morton(lib.lierne_partition_morton_codes, positions, "uint32")
