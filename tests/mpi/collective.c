@@ -177,11 +177,7 @@ static void run_faults(lierne_context *context) {
     }
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+static void run_all(lierne_context *context) {
     run_kinds(context, test_world, NULL);
     run_list(context);
     run_long(context);
@@ -189,7 +185,8 @@ int main(int argc, char **argv) {
     run_barrier(context);
     run_faults(context);
     run_kinds(context, test_world, NULL);
-    CHECK_OK(lierne_context_destroy(context));
-    CHECK(lierne_mem_live() == before, "leaked");
-    return test_finish();
+}
+
+int main(int argc, char **argv) {
+    return test_main(&argc, &argv, run_all);
 }

@@ -27,6 +27,11 @@ int test_finish(void);
  * which would wait for them. */
 void test_leave(MPI_Comm comm);
 
+/* A program that works with one context, which leaves no memory. Returns the exit status. */
+int test_main(int *argc, char ***argv, void (*run)(lierne_context *context));
+/* A context with this timeout. Collective. */
+lierne_context *test_context(double timeout);
+
 /* Whether ranks of one node use shared memory, as far as LIERNE_TRANSPORTS says. */
 bool test_over_shm(void);
 

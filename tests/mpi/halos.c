@@ -28,17 +28,14 @@ static void run_seed(lierne_context *context, halo_trial *t, uint64_t seed) {
     CHECK(lierne_mem_live() == before, "seed %llu: leaked", (unsigned long long)seed);
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    lierne_context *context;
+static void run_all(lierne_context *context) {
     halo_trial *t = calloc(1, sizeof *t);
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         run_seed(context, t, seed);
     }
     free(t);
-    CHECK_OK(lierne_context_destroy(context));
-    CHECK(lierne_mem_live() == before, "leaked");
-    return test_finish();
+}
+
+int main(int argc, char **argv) {
+    return test_main(&argc, &argv, run_all);
 }

@@ -229,16 +229,13 @@ static void rows_without_sequence(lierne_context *context) {
     lierne_grid_destroy(dst);
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+static void run_all(lierne_context *context) {
     directions(context);
     masks(context);
     floats(context);
     rows_without_sequence(context);
-    CHECK_OK(lierne_context_destroy(context));
-    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
-    return test_finish();
+}
+
+int main(int argc, char **argv) {
+    return test_main(&argc, &argv, run_all);
 }

@@ -52,13 +52,6 @@ static void check_memory(reuse *r) {
     CHECK(wrong == 0, "%zu bytes of reused memory were overwritten", wrong);
 }
 
-static lierne_context *context_new(void) {
-    lierne_context *context;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
-    return context;
-}
-
 /* What happens to the victim. BEGUN: it is stopped after it has begun its call. */
 typedef enum fate { LATE, STOPPED, BEGUN, KILLED } fate;
 
@@ -130,7 +123,7 @@ static void open_ring(ring *r) {
     r->out = test_buffer(sizeof *r->out * ROWS * WIDTH);
     fill(r->in, test_rank);
     memset(r->out, 0xff, sizeof *r->out * ROWS * WIDTH);
-    r->context = context_new();
+    r->context = test_context(PATIENT);
     CHECK_OK(plan_ring(&r->plan, r->context, r->packed));
     if (test_rank == r->giver) {
         test_hurry(r->context, TIMEOUT);
@@ -290,7 +283,7 @@ static long count_wrong_dp(const float *out) {
 
 /* Each rank waits for the other: the messages of both are in flight when one gives up. */
 static void give_up_in_flight(int late) {
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     reuse memory = {0};
     float *in = test_buffer(sizeof *in * SEQUENCE * SAMPLES * HIDDEN);
@@ -333,7 +326,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 /* The rank that gave up has started the agreement's collective, so MPI completes it for the late
  * rank. */
 static void agree_late(int late) {
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     if (test_rank == late) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -404,7 +397,7 @@ static lierne_status make_brick(lierne_context *context) {
 
 /* The late rank finds control messages of a rank that has given up. */
 static void read_late(int late, lierne_status (*plan)(lierne_context *context)) {
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     reuse memory = {0};
     MPI_Barrier(MPI_COMM_WORLD);
     test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);

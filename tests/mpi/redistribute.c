@@ -148,11 +148,7 @@ static void sets_that_disagree(lierne_context *context) {
     CHECK(!plan, "a plan beside an error");
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+static void run_all(lierne_context *context) {
     for (uint64_t seed = 0; seed < CASES; seed++) {
         run_seed(context, 1000 * (uint64_t)test_world + seed, LIERNE_SHARING_NONE);
         run_seed(context, 1000 * (uint64_t)test_world + seed, (lierne_sharing)(1 + seed % 3));
@@ -164,7 +160,8 @@ int main(int argc, char **argv) {
         ranks_that_disagree(context);
         sets_that_disagree(context);
     }
-    CHECK_OK(lierne_context_destroy(context));
-    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
-    return test_finish();
+}
+
+int main(int argc, char **argv) {
+    return test_main(&argc, &argv, run_all);
 }

@@ -283,11 +283,7 @@ static void accept(lierne_context *context) {
     }
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+static void run_all(lierne_context *context) {
     accept(context);
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         for (int third = 0; third < 3 && deeds[i].least <= test_world; third++) {
@@ -295,7 +291,8 @@ int main(int argc, char **argv) {
         }
     }
     accept(context);
-    CHECK_OK(lierne_context_destroy(context));
-    CHECK(lierne_mem_live() == before, "leaked");
-    return test_finish();
+}
+
+int main(int argc, char **argv) {
+    return test_main(&argc, &argv, run_all);
 }

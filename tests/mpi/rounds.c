@@ -11,13 +11,6 @@
 
 enum { WORDS = 96, ROUNDS = 10000, FEWER = 1000, SKEWED = 300 };
 
-static lierne_context *open_context(double timeout) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
-    return context;
-}
-
 static lierne_status create(lierne_window **w, lierne_context *context, int64_t bytes) {
     const lierne_window_spec spec = {.size = sizeof spec, .bytes = bytes};
     lierne_status status = lierne_window_create(w, context, &spec);
@@ -225,7 +218,7 @@ static void leave(lierne_context *context) {
 
 static void fails(does_instead *instead, double timeout, lierne_status wanted, const char *text) {
     size_t before = lierne_mem_live();
-    lierne_context *context = open_context(PATIENT);
+    lierne_context *context = test_context(PATIENT);
     lierne_window *w;
     create(&w, context, 1 << 20);
     meet(w);
@@ -256,7 +249,7 @@ static void fails(does_instead *instead, double timeout, lierne_status wanted, c
 
 static void works(void) {
     size_t before = lierne_mem_live();
-    lierne_context *context = open_context(PATIENT);
+    lierne_context *context = test_context(PATIENT);
     reuse(context, true, ROUNDS);
     reuse(context, false, FEWER);
     closed_forms(context);
@@ -292,7 +285,7 @@ static void on_nodes(void) {
 
 /* Without shared memory there is no window, and all ranks get to know. */
 static void without_shm(void) {
-    lierne_context *context = open_context(PATIENT);
+    lierne_context *context = test_context(PATIENT);
     const lierne_window_spec spec = {.size = sizeof spec, .bytes = 64};
     lierne_window *w;
     test_same_error(lierne_window_create(&w, context, &spec), LIERNE_ERR_UNSUPPORTED, "no shm");

@@ -24,9 +24,7 @@ typedef struct gate {
 } gate;
 
 static lierne_context *context_new(double timeout) {
-    lierne_context *context;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    lierne_context *context = test_context(PATIENT);
     test_hurry(context, timeout);
     return context;
 }

@@ -43,13 +43,6 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long nto,
     return syscall(SYS_process_vm_readv, pid, to, nto, from, nfrom, flags);
 }
 
-static lierne_context *context_new(void) {
-    lierne_context *context;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
-    return context;
-}
-
 static void context_free(lierne_context *context) {
     CHECK_OK(lierne_context_destroy(context));
 }
@@ -175,7 +168,7 @@ static void goes(const rows *r, bool window, const char *way, int messages) {
     if (any_failed()) {
         return;
     }
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     size_t bytes = bytes_of(r);
     void *in = malloc(bytes), *out = malloc(bytes), *shared_in, *shared_out;
@@ -249,7 +242,7 @@ static void memory_that_is_refused(lierne_context *context) {
 }
 
 static void memory_of_a_context(void) {
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     char *memory[40];
     size_t before = lierne_mem_live(), sum = 0;
     CHECK(lierne_context_alloc(NULL, context, 1) == LIERNE_ERR_INVALID, "out is NULL");
@@ -296,7 +289,7 @@ static void memory_after_the_plan(void) {
     }
     const rows r = {.n = 500, .width = 64};
     size_t bytes = sizeof(float) * (size_t)(r.n * r.width);
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     CHECK_OK(plan_rows(&plan, context, &r));
     for (int i = 0; i < 6; i++) {
@@ -322,7 +315,7 @@ static void calls_in_flight(int rounds) {
     const rows a = {.n = 40, .width = 64, .requests = 2},
                b = {.n = 700, .width = 30, .reversed = true, .requests = 2};
     const rows *of[] = {&a, &a, &b, &b};
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan[2];
     float *in[4], *out[4];
     CHECK_OK(plan_rows(&plan[0], context, &a));
@@ -360,7 +353,7 @@ static void plan_destroyed_before_it_was_read(void) {
         return;
     }
     const rows r = {.n = 20, .width = 16};
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     lierne_request *request;
     float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
@@ -399,7 +392,7 @@ static void waits_asleep(void) {
     const rows r = {.n = 500, .width = 64};
     const struct timespec late = {.tv_nsec = 400000000};
     struct timespec before, after;
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
     CHECK_OK(plan_rows(&plan, context, &r));
@@ -425,7 +418,7 @@ static void prepares_short_calls(void) {
     const lierne_all_gather_spec spec = {.size = sizeof spec,
                                          .count = 8,
                                          .dtype = LIERNE_DTYPE_F32};
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     CHECK_OK(lierne_plan_create_all_gather(&plan, context, &spec));
     CHECK((plan->requests[0][0].execution->short_call != NULL) == (test_world > 1),
@@ -440,7 +433,7 @@ static void several_nodes(void) {
     const rows r = {.n = 900, .width = 64};
     snprintf(node, sizeof node, "%d", test_rank / 2);
     setenv("LIERNE_NODE", node, 1);
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     float *in = malloc(sizeof *in * (size_t)(r.n * r.width));
     float *out = malloc(sizeof *out * (size_t)(r.n * r.width));
@@ -467,7 +460,7 @@ static void without_memfd(void) {
     refuse_memfd = test_rank == test_world - 1;
     snprintf(node, sizeof node, "%d", test_rank / 2); /* the last of three ranks is alone */
     setenv("LIERNE_NODE", node, 1);
-    context = context_new();
+    context = test_context(PATIENT);
     unsetenv("LIERNE_NODE");
     CHECK(count_of(context, " peers;") == -1, "shm is used");
     CHECK(count_of(context, "shm is not used: ") != -1, "the dump does not say why");
@@ -488,7 +481,7 @@ static void without_memfd(void) {
 static void message_of_the_caller(void) {
     enum { BYTES = 8 << 20 };
     const rows r = {.n = 20, .width = 16};
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     char *message = malloc(BYTES);
     float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
@@ -514,14 +507,14 @@ static void message_of_the_caller(void) {
 static void shm_alone(void) {
     const rows r = {.n = 9, .width = 64};
     lierne_plan *plan;
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     CHECK_OK(plan_rows(&plan, context, &r));
     CHECK_OK(lierne_plan_destroy(plan));
     context_free(context);
     char node[16];
     snprintf(node, sizeof node, "%d", test_rank);
     setenv("LIERNE_NODE", node, 1);
-    context = context_new();
+    context = test_context(PATIENT);
     unsetenv("LIERNE_NODE");
     if (test_world > 1) {
         test_same_error(plan_rows(&plan, context, &r), LIERNE_ERR_UNSUPPORTED, "shm between nodes");
@@ -547,7 +540,7 @@ int main(int argc, char **argv) {
     if (test_world == 1) {
         setenv("LIERNE_TRANSPORTS", "shm", 1); /* or a rank without others has none */
     }
-    context_free(context_new()); /* MPI opens some files for good */
+    context_free(test_context(PATIENT)); /* MPI opens some files for good */
     size_t before = lierne_mem_live();
     int files = count_entries("/proc/self/fd"), maps = count_entries("/proc/self/map_files");
     if (argc > 1) {

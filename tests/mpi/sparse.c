@@ -223,11 +223,7 @@ static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reductio
     forest_free(&f);
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+static void run_all(lierne_context *context) {
     for (int i = 0; i < GRAPHS; i++) {
         run_graph(context, i, LIERNE_GRAPH_ALGORITHM_DIRECT);
         run_graph(context, i,
@@ -243,7 +239,8 @@ int main(int argc, char **argv) {
         run_nan(context, dtype, LIERNE_REDUCTION_MAX);
         run_nan(context, dtype, LIERNE_REDUCTION_MIN);
     }
-    CHECK_OK(lierne_context_destroy(context));
-    CHECK(lierne_mem_live() == before, "leaked");
-    return test_finish();
+}
+
+int main(int argc, char **argv) {
+    return test_main(&argc, &argv, run_all);
 }

@@ -13,13 +13,6 @@
 #define TIMEOUT    0.5 /* seconds, where a rank does not call */
 #define MOST_RANKS 64
 
-static lierne_context *context_new(void) {
-    lierne_context *context;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
-    return context;
-}
-
 static lierne_status exchange(lierne_context *context, pattern p, int round, size_t most) {
     lierne_control_message messages[MOST_RANKS];
     lierne_control_messages received = {0};
@@ -168,7 +161,7 @@ static void long_message_without_memory(lierne_context *context) {
  * allocated: MPI reads them when rank 0 calls. */
 static void stay_away(size_t nmessages, size_t words) {
     size_t before = lierne_mem_live();
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_control_message message = {.peer = 0, .count = words};
     lierne_control_messages received = {0};
     CHECK_OK(lierne_alloc(&message.words, words, 8));
@@ -203,7 +196,7 @@ static void stay_away(size_t nmessages, size_t words) {
 
 /* The last rank does not call, and the others watch a process that has ended in its place. */
 static void peer_dies(void) {
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     lierne_mpi_state *state = context->control_self;
     int last = test_world - 1;
     double start = lierne_now();
@@ -234,7 +227,7 @@ int main(int argc, char **argv) {
     }
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(PATIENT);
     every_pattern(context, 20);
     every_pattern(context, 5000);
     every_length_of_pieces(context);
