@@ -2,7 +2,7 @@
  * layouts that say the same have the same hash, whatever is in them. */
 #include "layout/packed.h"
 
-static uint64_t add(uint64_t hash, int64_t number) {
+static uint64_t hash_number(uint64_t hash, int64_t number) {
     return lierne_hash(hash, &number, sizeof number);
 }
 
@@ -50,7 +50,7 @@ uint64_t lierne_layout_hash(const lierne_layout *layout) {
                                layout->full_axes};
     uint64_t hash = lierne_hash(0, numbers, sizeof numbers);
     for (int a = 0; a < layout->naxes; a++) {
-        hash = add(hash, layout->shape[a]);
+        hash = hash_number(hash, layout->shape[a]);
     }
     for (int d = 0; d < layout->ndims; d++) {
         hash = add_placement(hash, layout, d);

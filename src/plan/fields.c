@@ -129,7 +129,8 @@ void lierne_plan_fields_add_dim(lierne_plan_fields *fields, const char *prefix, 
 }
 
 /* A field of a layout or grid as a whole. */
-static void add(lierne_plan_fields *fields, const char *prefix, const char *name, int64_t value) {
+static void add_field(lierne_plan_fields *fields, const char *prefix, const char *name,
+                      int64_t value) {
     lierne_field *field = &fields->at[fields->count++];
     snprintf(field->name, sizeof field->name, "%s.%s", prefix, name);
     field->value = value;
@@ -175,8 +176,8 @@ static void add_placement(lierne_plan_fields *fields, const char *prefix,
 void lierne_plan_fields_add_grid(lierne_plan_fields *fields, const char *prefix,
                                  const lierne_grid *grid) {
     const lierne_view *base = grid->views[0];
-    add(fields, prefix, "offset", grid->offset);
-    add(fields, prefix, "ndims", base->ndims);
+    add_field(fields, prefix, "offset", grid->offset);
+    add_field(fields, prefix, "ndims", base->ndims);
     for (int d = 0; d < base->ndims; d++) {
         const char *name = base->names[d];
         add_dim_list(fields, prefix, d, "name", LIERNE_ITEM_TEXT, name, strlen(name));
@@ -192,7 +193,7 @@ static void add_packed_list(lierne_plan_fields *fields, const char *prefix, cons
 }
 
 static void add_packing(lierne_plan_fields *fields, const char *prefix, const lierne_packed *p) {
-    add(fields, prefix, "packed_axis", p ? p->axis : -1);
+    add_field(fields, prefix, "packed_axis", p ? p->axis : -1);
     if (!p) {
         return;
     }
@@ -201,18 +202,18 @@ static void add_packing(lierne_plan_fields *fields, const char *prefix, const li
     add_packed_list(fields, prefix, "lead", LIERNE_ITEM_I64, p->lead, p->n);
     add_packed_list(fields, prefix, "owner", LIERNE_ITEM_I32, p->owner, p->n);
     add_packed_list(fields, prefix, "order", LIERNE_ITEM_I64, p->order, p->n);
-    add(fields, prefix, "store", (int64_t)p->store);
-    add(fields, prefix, "padding", (int64_t)p->padding);
-    add(fields, prefix, "row_order", (int64_t)p->row_order);
+    add_field(fields, prefix, "store", (int64_t)p->store);
+    add_field(fields, prefix, "padding", (int64_t)p->padding);
+    add_field(fields, prefix, "row_order", (int64_t)p->row_order);
 }
 
 void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
                                    const lierne_layout *layout) {
-    add(fields, prefix, "offset", layout->offset);
-    add(fields, prefix, "ndims", layout->ndims);
+    add_field(fields, prefix, "offset", layout->offset);
+    add_field(fields, prefix, "ndims", layout->ndims);
     for (int d = 0; d < layout->ndims; d++) {
         add_placement(fields, prefix, layout, d);
     }
-    add(fields, prefix, "full_axes", layout->full_axes);
+    add_field(fields, prefix, "full_axes", layout->full_axes);
     add_packing(fields, prefix, layout->packed);
 }

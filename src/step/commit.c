@@ -121,7 +121,7 @@ static lierne_status check_plans(const lierne_run *run, const lierne_context *co
     return status;
 }
 
-static lierne_status allocate(lierne_run *run, const lierne_schedule *schedule) {
+static lierne_status allocate_run(lierne_run *run, const lierne_schedule *schedule) {
     size_t n = schedule->operations.count, ngroups = schedule->groups.count;
     LIERNE_TRY(lierne_schedule_copy(&run->schedule, schedule));
     run->nqueues = (int)ngroups + 1;
@@ -157,7 +157,7 @@ static lierne_status prepare_run(lierne_run *run, lierne_context *context,
                            "progress",
                            context->rank);
     }
-    LIERNE_TRY(allocate(run, schedule));
+    LIERNE_TRY(allocate_run(run, schedule));
     LIERNE_TRY(check_groups(context, run->schedule));
     LIERNE_TRY(check_plans(run, context));
     LIERNE_TRY(lierne_run_check_domains(run));

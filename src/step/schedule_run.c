@@ -91,7 +91,7 @@ static lierne_status pass_on(lierne_run *run, int i) {
 }
 
 /* Does the part of an operation that is free. */
-static lierne_status post(lierne_run *run, int i) {
+static lierne_status post_operation(lierne_run *run, int i) {
     const lierne_recorded_operation *o = recorded(run, i);
     run->operations[i].resumed = lierne_recorder_nanoseconds();
     if (o->kind == LIERNE_OPERATION_LOCAL) {
@@ -133,7 +133,7 @@ static lierne_status advance_operation(lierne_run *run, int i, bool *moved) {
     }
     if (o->turn && o->free && !o->request) {
         *moved = true;
-        LIERNE_TRY(post(run, i));
+        LIERNE_TRY(post_operation(run, i));
     }
     return o->request ? poll(run, i, moved) : LIERNE_OK;
 }

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static lierne_status fail(const char *path, const char *what) {
+static lierne_status reject_trace(const char *path, const char *what) {
     return LIERNE_FAIL(LIERNE_ERR_IO, "LIERNE_TRACE is '%s', which cannot be %s: %s", path, what,
                        strerror(errno));
 }
@@ -27,11 +27,11 @@ static lierne_status append_file(const char *path, const char *text, int flags) 
     size_t length = strlen(text);
     int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
     if (file < 0) {
-        return fail(path, "opened");
+        return reject_trace(path, "opened");
     }
     ssize_t written = write(file, text, length);
     lierne_status status =
-        written == (ssize_t)length ? LIERNE_OK : fail(path, "written as a whole");
+        written == (ssize_t)length ? LIERNE_OK : reject_trace(path, "written as a whole");
     close(file);
     return status;
 }
@@ -47,12 +47,12 @@ static lierne_status begin_file(const char *path, int rank, int64_t created) {
     int n = snprintf(own, sizeof own, "%s.%ld.%d", path, (long)getpid(), rank);
     if (n < 0 || (size_t)n >= sizeof own) {
         errno = ENAMETOOLONG;
-        return fail(path, "opened");
+        return reject_trace(path, "opened");
     }
     snprintf(text, sizeof text, BEGIN "%lld\"}},\n", (long long)created);
     LIERNE_TRY(append_file(own, text, O_CREAT | O_TRUNC));
     bool taken = link(own, path) == 0 || errno == EEXIST;
-    lierne_status status = taken ? LIERNE_OK : fail(path, "created");
+    lierne_status status = taken ? LIERNE_OK : reject_trace(path, "created");
     unlink(own);
     return status;
 }
@@ -65,7 +65,7 @@ static lierne_status read_begin(int64_t *created, const char *path) {
     int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool regular = file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode);
     ssize_t n = file < 0 ? -1 : regular ? read(file, text, sizeof text - 1) : 0;
-    lierne_status status = n < 0 ? fail(path, "read") : LIERNE_OK;
+    lierne_status status = n < 0 ? reject_trace(path, "read") : LIERNE_OK;
     if (n > 0 && strncmp(text, BEGIN, sizeof BEGIN - 1) == 0) {
         *created = strtoll(text + sizeof BEGIN - 1, NULL, 10);
     }

@@ -127,7 +127,7 @@ static void print_text(const findings_file *file, int errors) {
 
 /* keep[i]: whether diagnostic i counts. Returns the number of errors that do, with --strict also of
  * warnings. */
-static int choose(const settings *s, const lierne_config *config, bool *keep, int *errors) {
+static int choose_bridges(const settings *s, const lierne_config *config, bool *keep, int *errors) {
     int bad = 0;
     *errors = 0;
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
@@ -151,7 +151,8 @@ static int check_file(char **argv, settings *s, const char *path) {
         lierne_config_destroy(config);
         return tool_usage(argv, "no memory for the diagnostics of %s", path);
     }
-    findings_file file = {path, config, keep, choose(s, config, keep, &errors) == 0, s->printed};
+    findings_file file = {path, config, keep, choose_bridges(s, config, keep, &errors) == 0,
+                          s->printed};
     if (!s->quiet && s->format) {
         s->format->file(&file);
         s->printed++;

@@ -44,7 +44,7 @@ static void *load(const char *name) {
 }
 
 /* Writes what a part can do; returns whether its library is there. */
-static bool describe(size_t i, char *text, size_t size) {
+static bool describe_part(size_t i, char *text, size_t size) {
     void *library = load(parts[i].library);
     int (*get)(char *, size_t) = NULL;
     if (!library) {
@@ -75,7 +75,7 @@ int tool_info(int argc, char **argv) {
     }
     printf(json ? "{\"version\":\"%s\"" : "lierne %s\n", lierne_version());
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        bool there = describe(i, text, sizeof text);
+        bool there = describe_part(i, text, sizeof text);
         printf(json ? ",\"%s\":{\"library\":%s,\"found\":" : "%s: %s", parts[i].name,
                json ? (there ? "true" : "false") : (there ? "" : "not there: "));
         if (json) {

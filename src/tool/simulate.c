@@ -55,13 +55,13 @@ static int world_failed(const world *w) {
     return TOOL_INVALID;
 }
 
-static void progress(const world *w, const char *what, int rank) {
+static void show_progress(const world *w, const char *what, int rank) {
     tool_progress(w->argv, what, rank, w->bridge->world);
 }
 
 static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->bridge->world; r++) {
-        progress(w, "planning", r);
+        show_progress(w, "planning", r);
         if (tool_bridge_plan(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec,
                              w->bridge->method) != LIERNE_OK) {
             return world_failed(w);
@@ -98,7 +98,7 @@ static void say_memory(const world *w) {
 
 static int open_ranks(world *w) {
     for (int r = 0; r < w->bridge->world; r++) {
-        progress(w, "filling buffers", r);
+        show_progress(w, "filling buffers", r);
         if (!verify_rank_open(&w->ranks[r], &w->spec, r)) {
             return tool_usage(w->argv, "no memory for the buffers of rank %d", r);
         }
@@ -114,7 +114,7 @@ static int open_ranks(world *w) {
 
 static int check_plans(world *w) {
     int64_t elements = 0;
-    progress(w, "checking plans", 0);
+    show_progress(w, "checking plans", 0);
     for (int r = 0; r < w->bridge->world; r++) {
         elements += verify_rank_elements(&w->ranks[r]);
     }
@@ -131,7 +131,7 @@ static const char *const checks[] = {"checking forward", "checking adjoint"};
 
 static int begin_ranks(world *w, lierne_direction direction) {
     for (int r = 0; r < w->bridge->world; r++) {
-        progress(w, names[direction], r);
+        show_progress(w, names[direction], r);
         if (verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) != LIERNE_OK) {
             return world_failed(w);
         }
@@ -143,14 +143,14 @@ static int begin_ranks(world *w, lierne_direction direction) {
 static int execute(world *w, lierne_direction direction) {
     int status = begin_ranks(w, direction);
     for (int r = 0; r < w->bridge->world; r++) {
-        progress(w, names[direction], r);
+        show_progress(w, names[direction], r);
         if (lierne_request_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
             status = world_failed(w);
         }
         w->requests[r] = NULL;
     }
     for (int r = 0; r < w->bridge->world && status == TOOL_VALID; r++) {
-        progress(w, checks[direction], r);
+        show_progress(w, checks[direction], r);
         verify_rank_check(&w->ranks[r], w->plans[r], direction, &w->count[direction]);
     }
     return status;
@@ -175,7 +175,7 @@ static int simulate(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->bridge->world && status == TOOL_VALID; r++) {
         int64_t lhs;
         int64_t rhs;
-        progress(w, "dot test", r);
+        show_progress(w, "dot test", r);
         verify_rank_dot(&w->ranks[r], &lhs, &rhs);
         w->lhs += lhs;
         w->rhs += rhs;

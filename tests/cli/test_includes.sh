@@ -124,6 +124,16 @@ circles=$(needs "$build" | sort -u | tsort 2>&1 >/dev/null)
 if [ -z "$circles" ]; then ok; else no "files that need each other: $circles"; fi
 if printf 'a b\nb a\n' | tsort >/dev/null 2>&1; then no "tsort finds no circle"; else ok; fi
 
+# lone DIR: words that alone are names of more than four static functions: a backtrace cannot be read.
+lone() {
+    grep -rhoE '^static [a-z_0-9 *]*\<[a-z]+\(' "$1/src" --include='*.c' | sed -E 's/.*[ *]([a-z]+)\($/\1/' |
+        sort | uniq -c | awk '$1 > 4 { print $2 }'
+}
+bad=$(lone .)
+if [ -z "$bad" ]; then ok; else no "static functions without an object: $bad"; fi
+for module in base tool plan/halo runtime/context backend/sim; do echo 'static int *fill(void) {' >"$dir/src/$module/t.c"; done
+if [ "$(lone "$dir")" = fill ]; then ok; else no "not found: fill"; fi
+
 # Public headers include public headers only.
 bad=$(grep -rnE '#include "' include | grep -vE '#include "lierne/[a-z_]+\.h"')
 if [ -z "$bad" ]; then ok; else no "$bad"; fi

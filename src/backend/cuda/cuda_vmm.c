@@ -77,8 +77,8 @@ static lierne_status map_at(const lierne_cuda_driver *cu, CUdeviceptr at,
     return status;
 }
 
-static lierne_status map(const lierne_cuda_driver *cu, void **out,
-                         CUmemGenericAllocationHandle handle, size_t bytes, int device) {
+static lierne_status map_allocation(const lierne_cuda_driver *cu, void **out,
+                                    CUmemGenericAllocationHandle handle, size_t bytes, int device) {
     CUdeviceptr at = 0;
     LIERNE_TRY(check_result(cu->cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve"));
     lierne_status status = map_at(cu, at, handle, bytes, device);
@@ -106,7 +106,7 @@ static lierne_status export_and_map(const lierne_cuda_driver *cu, void **out,
         check_result(cu->cuMemExportToShareableHandle(&descriptor, handle,
                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                      "cuMemExportToShareableHandle"));
-    lierne_status status = map(cu, out, handle, (size_t)share->bytes, device);
+    lierne_status status = map_allocation(cu, out, handle, (size_t)share->bytes, device);
     if (status != LIERNE_OK) {
         close(descriptor);
     }
@@ -116,7 +116,7 @@ static lierne_status export_and_map(const lierne_cuda_driver *cu, void **out,
 }
 
 /* The numbers of this process. */
-static void describe(lierne_cuda_share *share) {
+static void describe_share(lierne_cuda_share *share) {
     lierne_rank_info info;
     lierne_rank_info_fill(&info, 0, -1);
     share->space = (int64_t)info.space;
@@ -131,7 +131,7 @@ lierne_status lierne_cuda_vmm_alloc(void **out, lierne_cuda_share *share, size_t
     CUmemGenericAllocationHandle handle;
     *out = NULL;
     *share = (lierne_cuda_share){.descriptor = -1, .bytes = (int64_t)bytes, .device = device};
-    describe(share);
+    describe_share(share);
     LIERNE_TRY(lierne_cuda_driver_load(&cu));
     LIERNE_TRY(check_device(&cu, bytes, device));
     LIERNE_TRY(check_result(cu.cuMemCreate(&handle, bytes, &properties, 0), "cuMemCreate"));
@@ -156,14 +156,14 @@ static bool is_in_sight(const lierne_cuda_share *share, const lierne_cuda_share 
 
 static bool is_own(const lierne_cuda_share *share) {
     lierne_cuda_share own;
-    describe(&own);
+    describe_share(&own);
     return is_in_sight(share, &own) && own.process == share->process && own.start == share->start;
 }
 
 /* A descriptor of another process, in this one. */
 static lierne_status fetch(int *descriptor, const lierne_cuda_share *share) {
     lierne_cuda_share own;
-    describe(&own);
+    describe_share(&own);
     if (!is_in_sight(share, &own)) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "process %lld is in another container or pid namespace",
@@ -192,7 +192,7 @@ static lierne_status import_and_map(const lierne_cuda_driver *cu, void **out, in
         check_result(cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)descriptor,
                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                      "cuMemImportFromShareableHandle"));
-    lierne_status status = map(cu, out, handle, bytes, device);
+    lierne_status status = map_allocation(cu, out, handle, bytes, device);
     cu->cuMemRelease(handle);
     return status;
 }

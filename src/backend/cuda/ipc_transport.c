@@ -70,7 +70,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
 }
 
 /* What is enqueued touches windows and this rank's own buffers only. */
-static bool withdraw(void *self) {
+static bool withdraw_ipc(void *self) {
     ((batch *)self)->posted.n = 0;
     return true;
 }
@@ -86,7 +86,7 @@ static bool *met_none(void *self) {
 }
 
 /* A mailbox of its own for every message that this execution sends. */
-static lierne_status describe(void *self, const lierne_posting *p, lierne_record *record) {
+static lierne_status describe_mailbox(void *self, const lierne_posting *p, lierne_record *record) {
     batch *b = self;
     message *m = &b->messages[p->slot];
     m->peer = p->peer;
@@ -241,7 +241,7 @@ static lierne_status after_unpacking(void *self, int match, const lierne_posting
     return lierne_ipc_check(b->ipc);
 }
 
-static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+static lierne_status post_ipc(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     LIERNE_TRY(lierne_ipc_check(b->ipc));
     lierne_posted_add(&b->posted, postings, n);
@@ -304,7 +304,8 @@ static void print_ipc(const void *self, char *text, size_t size) {
              (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes, ipc->driver->shares);
 }
 
-static const lierne_transport_connects connects = {.describe = describe, .connect = connect_ends};
+static const lierne_transport_connects connects = {.describe = describe_mailbox,
+                                                   .connect = connect_ends};
 static const lierne_transport_windows windows = {.at = window_at,
                                                  .before_packing = before_packing,
                                                  .after_unpacking = after_unpacking};
@@ -322,9 +323,9 @@ const lierne_transport lierne_ipc_transport = {
     .print = print_ipc,
     .reaches = reaches,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_ipc,
     .batch_destroy = batch_destroy,
-    .post = post,
+    .post = post_ipc,
     .poll = poll_posted,
     .connects = &connects,
     .windows = &windows,

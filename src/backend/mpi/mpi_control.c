@@ -16,7 +16,7 @@ static bool idle(void *state) {
     return false;
 }
 
-static void progress(void *state) {
+static void progress_mpi(void *state) {
     const lierne_mpi_state *m = state;
     int arrived;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &arrived, MPI_STATUS_IGNORE);
@@ -48,7 +48,7 @@ const lierne_control lierne_mpi_control = {
     .allreduce_max = allreduce_max,
     .idle = idle,
     .close = lierne_mpi_close,
-    .progress = progress,
+    .progress = progress_mpi,
     .failures = &failures,
     .processes = &processes,
 };

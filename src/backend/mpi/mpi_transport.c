@@ -68,7 +68,7 @@ static bool abandon_request(MPI_Request *request, bool receives) {
 }
 
 /* Does not wait. */
-static bool withdraw(void *self) {
+static bool withdraw_mpi(void *self) {
     batch *b = self;
     bool quiet = true;
     int finalized = 0;
@@ -104,7 +104,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     return LIERNE_OK;
 }
 
-static lierne_status fail(const batch *b, const slot *s, int code) {
+static lierne_status fail_slot(const batch *b, const slot *s, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
     int length;
     MPI_Error_string(code, text, &length);
@@ -122,7 +122,7 @@ static lierne_status start_piece(batch *b, size_t at, const char *data, int byte
                    ? MPI_Irecv((void *)data, bytes, MPI_BYTE, s->peer, s->tag, comm, request)
                    : MPI_Isend(data, bytes, MPI_BYTE, s->peer, s->tag, comm, request);
     if (code != MPI_SUCCESS) {
-        return fail(b, s, code);
+        return fail_slot(b, s, code);
     }
     b->pieces[b->count++] = (piece){.slot = at, .bytes = bytes};
     s->pending++;
@@ -146,7 +146,7 @@ static lierne_status start_message(batch *b, int match, const lierne_posting *p)
     return start_piece(b, p->slot, data, (int)bytes);
 }
 
-static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+static lierne_status post_mpi(void *self, int match, const lierne_posting *postings, size_t n) {
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(start_message(self, match, &postings[i]));
     }
@@ -158,7 +158,7 @@ static lierne_status check_piece(const batch *b, const piece *p, int code,
     const slot *s = &b->slots[p->slot];
     int got;
     if (code != MPI_SUCCESS && status->MPI_ERROR != MPI_SUCCESS) {
-        return fail(b, s, status->MPI_ERROR);
+        return fail_slot(b, s, status->MPI_ERROR);
     }
     if (!s->receives) {
         return LIERNE_OK;
@@ -225,8 +225,8 @@ const lierne_transport lierne_mpi_transport = {
     .print = lierne_transport_print_nothing,
     .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_mpi,
     .batch_destroy = batch_destroy,
-    .post = post,
+    .post = post_mpi,
     .poll = poll_messages,
 };

@@ -67,7 +67,7 @@ static int free_request(void *request, void *user) {
     return 0;
 }
 
-static void progress(void *user) {
+static void progress_nothing(void *user) {
     (void)user; /* NCCL does by itself */
 }
 
@@ -85,7 +85,7 @@ static void close_gatherer(void *user) {
     lierne_mem_free(g);
 }
 
-static const lierne_oob_hooks hooks = {.progress = progress, .close = close_gatherer};
+static const lierne_oob_hooks hooks = {.progress = progress_nothing, .close = close_gatherer};
 
 /* Rank and world, and a stream on the communicator's device. */
 static lierne_status fill_gatherer(gatherer *g) {

@@ -112,8 +112,8 @@ static lierne_status share_ids(ncclUniqueId *id, const lierne_nccl *n,
     return lierne_context_agree_all(n->context, status == LIERNE_OK ? sent : status, NULL, 0, NULL);
 }
 
-static lierne_status join(lierne_nccl *n, lierne_nccl *g, const lierne_transport_group *group,
-                          double timeout) {
+static lierne_status join_group(lierne_nccl *n, lierne_nccl *g, const lierne_transport_group *group,
+                                double timeout) {
     ncclUniqueId id;
     double start = lierne_now();
     memset(&id, 0, sizeof id);
@@ -132,7 +132,7 @@ lierne_status lierne_nccl_group_create(void *self, const lierne_transport_group 
     int64_t any[] = {[FAILED] = status != LIERNE_OK, [REFUSES] = refuses_split(n)};
     LIERNE_TRY(lierne_context_allreduce_max(n->context, any, 2));
     if (!any[FAILED]) {
-        status = any[REFUSES] ? join(n, g, group, timeout) : split(n, g, group->uid, timeout);
+        status = any[REFUSES] ? join_group(n, g, group, timeout) : split(n, g, group->uid, timeout);
     }
     if (g && status == LIERNE_OK) {
         g->broken = any[FAILED];

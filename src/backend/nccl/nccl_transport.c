@@ -41,7 +41,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
 }
 
 /* What a failed post began, a peer may still write. */
-static bool withdraw(void *self) {
+static bool withdraw_nccl(void *self) {
     batch *b = self;
     b->nccl->broken |= b->posted.n > 0;
     return b->posted.n == 0;
@@ -104,7 +104,7 @@ static lierne_status post_all_gather(void *self, const lierne_posting *postings,
     return lierne_nccl_wait(b->nccl, "ncclAllGather");
 }
 
-static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+static lierne_status post_nccl(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     (void)match; /* NCCL has none */
     lierne_posted_add(&b->posted, postings, n);
@@ -159,9 +159,9 @@ const lierne_transport lierne_nccl_transport = {
     .print = lierne_nccl_print,
     .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_nccl,
     .batch_destroy = batch_destroy,
-    .post = post,
+    .post = post_nccl,
     .poll = poll_posted,
     .registers = &registers,
     .streams = &streams,

@@ -377,7 +377,7 @@ static lierne_status meet(joining *j) {
     }
 }
 
-static lierne_status allocate(joining *j) {
+static lierne_status allocate_joining(joining *j) {
     size_t world = (size_t)j->mesh->world;
     LIERNE_TRY(lierne_alloc(&j->joined, world, sizeof *j->joined));
     LIERNE_TRY(lierne_alloc(&j->answers, world, sizeof *j->answers));
@@ -408,7 +408,7 @@ lierne_status lierne_mesh_join(lierne_mesh *mesh, const char *name, uint64_t key
         j.guests[i].socket = -1;
     }
     lierne_deadline_start(&j.deadline, timeout, lierne_now());
-    lierne_status status = allocate(&j);
+    lierne_status status = allocate_joining(&j);
     if (status == LIERNE_OK) {
         status = meet(&j);
     }

@@ -204,7 +204,7 @@ static int wait_for(lierne_mesh *m, int milliseconds) {
     return poll(m->polled, (nfds_t)m->world, milliseconds);
 }
 
-static void progress(void *user) {
+static void progress_mesh(void *user) {
     lierne_mesh *m = user;
     for (int r = 0, found = wait_for(m, 0); found > 0 && r < m->world; r++) {
         if (m->polled[r].fd >= 0 && m->polled[r].revents) {
@@ -410,7 +410,7 @@ static void cut(void *user) {
     }
 }
 
-static lierne_status allocate(lierne_mesh *m) {
+static lierne_status allocate_mesh(lierne_mesh *m) {
     size_t world = (size_t)m->world;
     LIERNE_TRY(lierne_alloc(&m->sockets, world, sizeof *m->sockets));
     memset(m->sockets, 0xff, world * sizeof *m->sockets);
@@ -430,7 +430,7 @@ lierne_status lierne_mesh_open(lierne_mesh **out, int rank, int world) {
     LIERNE_TRY(lierne_alloc(&m, 1, sizeof *m));
     m->rank = rank;
     m->world = world;
-    lierne_status status = allocate(m);
+    lierne_status status = allocate_mesh(m);
     if (status != LIERNE_OK) {
         lierne_mesh_close(m);
         return status;
@@ -478,7 +478,7 @@ lierne_oob_calls lierne_mesh_calls(lierne_mesh *mesh) {
 }
 
 const lierne_oob_hooks lierne_mesh_hooks = {
-    .progress = progress,
+    .progress = progress_mesh,
     .sleep = sleep_a_moment,
     .ended = ended,
     .cut = cut,

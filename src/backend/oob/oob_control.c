@@ -17,7 +17,7 @@ static void free_state(lierne_oob_state *s) {
     lierne_mem_free(s);
 }
 
-static lierne_status allocate(lierne_oob_state *s) {
+static lierne_status allocate_state(lierne_oob_state *s) {
     size_t world = (size_t)s->world, share = PAGES_BYTES / world / 8 * 8;
     s->page_bytes = share > PAGE_MOST ? PAGE_MOST : share < PAGE_LEAST ? PAGE_LEAST : share;
     LIERNE_TRY(lierne_alloc(&s->records, world, sizeof *s->records));
@@ -32,7 +32,7 @@ static lierne_status try_to_open(lierne_oob_state **out, int rank, int world) {
     s->rank = rank;
     s->world = world;
     s->opened = -1;
-    lierne_status status = allocate(s);
+    lierne_status status = allocate_state(s);
     if (status != LIERNE_OK) {
         free_state(s);
         return status;

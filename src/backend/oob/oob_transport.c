@@ -31,7 +31,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     return LIERNE_OK;
 }
 
-static bool withdraw(void *self) {
+static bool withdraw_oob(void *self) {
     batch *b = self;
     bool quiet = true;
     for (size_t i = 0; i < b->count; i++) {
@@ -41,7 +41,7 @@ static bool withdraw(void *self) {
     return quiet;
 }
 
-static lierne_status fail(const batch *b, const message *m, int code) {
+static lierne_status fail_message(const batch *b, const message *m, int code) {
     const lierne_oob_state *s = b->state;
     return s->hooks
                ? lierne_oob_failed(s, code, "")
@@ -64,13 +64,13 @@ static lierne_status start_message(batch *b, int match, const lierne_posting *p)
                    ? calls->receive(&m.request, p->data, p->bytes, m.peer, m.tag, calls->user)
                    : calls->send(&m.request, p->data, p->bytes, m.peer, m.tag, calls->user);
     if (code != 0) {
-        return fail(b, &m, code);
+        return fail_message(b, &m, code);
     }
     b->messages[b->count++] = m;
     return LIERNE_OK;
 }
 
-static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+static lierne_status post_oob(void *self, int match, const lierne_posting *postings, size_t n) {
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(start_message(self, match, &postings[i]));
     }
@@ -96,7 +96,7 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
         }
         b->messages[kept++] = *m;
         if (code != 1) {
-            lierne_status status = fail(b, m, code);
+            lierne_status status = fail_message(b, m, code);
             while (++i < b->count) {
                 b->messages[kept++] = b->messages[i];
             }
@@ -114,9 +114,9 @@ const lierne_transport lierne_oob_transport = {
     .print = lierne_transport_print_nothing,
     .reaches = reaches,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_oob,
     .batch_destroy = lierne_mem_free,
-    .post = post,
+    .post = post_oob,
     .poll = poll_messages,
 };
 
@@ -126,8 +126,8 @@ const lierne_transport lierne_socket_transport = {
     .print = lierne_transport_print_nothing,
     .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_oob,
     .batch_destroy = lierne_mem_free,
-    .post = post,
+    .post = post_oob,
     .poll = poll_messages,
 };

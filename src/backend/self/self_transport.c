@@ -7,7 +7,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **batch) {
     return LIERNE_OK;
 }
 
-static bool withdraw(void *batch) {
+static bool withdraw_self(void *batch) {
     (void)batch;
     return true;
 }
@@ -36,7 +36,7 @@ const lierne_transport lierne_self_transport = {
     .print = lierne_transport_print_nothing,
     .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_self,
     .batch_destroy = batch_destroy,
     .post = reject_messages,
     .poll = poll_nothing,

@@ -26,7 +26,7 @@ static int open_file(const lierne_segment_name *name) {
 }
 
 /* Maps part of the file that a process has under this name; NULL if it is another file. */
-static void *map(const lierne_segment_name *name, lierne_extent extent) {
+static void *map_extent(const lierne_segment_name *name, lierne_extent extent) {
     int descriptor = open_file(name);
     if (descriptor < 0) {
         return NULL;
@@ -53,7 +53,7 @@ static lierne_status refused(const lierne_segment_name *name) {
 
 lierne_status lierne_segment_attach(lierne_segment *s, lierne_segment_name name) {
     *s = (lierne_segment){.name = name};
-    s->head = map(&name, (lierne_extent){0, LIERNE_PAGE});
+    s->head = map_extent(&name, (lierne_extent){0, LIERNE_PAGE});
     return s->head ? LIERNE_OK : refused(&name);
 }
 
@@ -94,7 +94,7 @@ void *lierne_segment_address(lierne_segment *s, uint64_t offset, size_t bytes) {
         return NULL;
     }
     if (!s->at[c]) {
-        s->at[c] = map(&s->name, s->head->chunks[c]);
+        s->at[c] = map_extent(&s->name, s->head->chunks[c]);
     }
     if (!s->at[c]) {
         refused(&s->name);

@@ -33,8 +33,8 @@ static bool find_in_window(const lierne_shm *shm, const lierne_shm_message *m,
     return true;
 }
 
-static lierne_way choose(const lierne_shm *shm, const lierne_shm_message *m,
-                         const lierne_part *parts) {
+static lierne_way choose_way(const lierne_shm *shm, const lierne_shm_message *m,
+                             const lierne_part *parts) {
     if (m->scattered || m->bytes <= LIERNE_SHORT_BYTES) {
         return LIERNE_PACKED;
     }
@@ -94,7 +94,7 @@ bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m) {
         return false;
     }
     m->pieces = 0;
-    m->sent_by = choose(shm, m, m->own);
+    m->sent_by = choose_way(shm, m, m->own);
     shm->sent[m->sent_by]++;
     line->way = m->sent_by;
     line->bytes = m->bytes;

@@ -4,7 +4,7 @@
  * that has mapped it, so no rank need ask the others before it closes its own. */
 #include "backend/shm/shm_transport.h"
 
-static lierne_status fail(lierne_segment *segment, lierne_status status) {
+static lierne_status close_failed(lierne_segment *segment, lierne_status status) {
     lierne_segment_close(segment);
     lierne_mem_free(segment);
     return status;
@@ -20,7 +20,7 @@ lierne_status lierne_shm_shared_create(void **shared, void **memory, size_t byte
         status = lierne_segment_alloc(memory, &offset, segment, bytes);
     }
     if (status != LIERNE_OK) {
-        return fail(segment, status);
+        return close_failed(segment, status);
     }
     *name = (lierne_record){{(int64_t)segment->name.process, (int64_t)segment->name.descriptor,
                              (int64_t)segment->name.token, (int64_t)offset}};
@@ -42,7 +42,7 @@ lierne_status lierne_shm_shared_open(void **shared, void **memory, size_t bytes,
     }
     *memory = lierne_segment_address(segment, (uint64_t)name->words[3], bytes);
     if (!*memory) {
-        return fail(segment, LIERNE_ERR_UNSUPPORTED);
+        return close_failed(segment, LIERNE_ERR_UNSUPPORTED);
     }
     *shared = segment;
     return LIERNE_OK;
@@ -50,6 +50,6 @@ lierne_status lierne_shm_shared_open(void **shared, void **memory, size_t bytes,
 
 void lierne_shm_shared_close(void *shared) {
     if (shared) {
-        fail(shared, LIERNE_OK);
+        close_failed(shared, LIERNE_OK);
     }
 }

@@ -85,7 +85,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
 
 /* Peers may still look at a line of the batch, and copy what it shows; they learn afterwards that
  * this rank gave up. Nobody writes to buffers of this rank. */
-static bool withdraw(void *self) {
+static bool withdraw_shm(void *self) {
     ((batch *)self)->nactive = 0;
     return true;
 }
@@ -189,7 +189,7 @@ static lierne_status list_packed(lierne_shm_message *m, const lierne_part *parts
     return LIERNE_OK;
 }
 
-static lierne_status describe(void *self, const lierne_posting *p, lierne_record *record) {
+static lierne_status describe_line(void *self, const lierne_posting *p, lierne_record *record) {
     batch *b = self;
     lierne_shm_message *m = &b->messages[p->slot];
     forget(m);
@@ -283,7 +283,7 @@ static lierne_shm_message *start_message(batch *b, int match, const lierne_posti
     return m;
 }
 
-static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+static lierne_status post_shm(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     size_t sends = 0;
     for (size_t i = 0; i < n; i++) {
@@ -444,7 +444,8 @@ static void free_memory(void *self, void *memory) {
     lierne_segment_free(&((lierne_shm *)self)->own, memory);
 }
 
-static const lierne_transport_connects connects = {.describe = describe, .connect = connect_ends};
+static const lierne_transport_connects connects = {.describe = describe_line,
+                                                   .connect = connect_ends};
 static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
 static const lierne_transport_memory memory = {.alloc = alloc, .free = free_memory};
 static const lierne_transport_shares shares = {.create = lierne_shm_shared_create,
@@ -461,9 +462,9 @@ const lierne_transport lierne_shm_transport = {
     .print = print,
     .reaches = reaches,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_shm,
     .batch_destroy = batch_destroy,
-    .post = post,
+    .post = post_shm,
     .poll = poll_lines,
     .wait = wait_step,
     .connects = &connects,

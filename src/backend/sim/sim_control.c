@@ -52,7 +52,7 @@ static void sleep_until_change(lierne_sim_world *world) {
     pthread_cond_timedwait(&world->changed, &world->lock, &until);
 }
 
-static bool progress(lierne_sim_world *world) {
+static bool progress_world(lierne_sim_world *world) {
     bool moved = world->hook.progress(world->hook.user);
     world->dirty |= moved;
     return moved;
@@ -60,7 +60,7 @@ static bool progress(lierne_sim_world *world) {
 
 static bool idle(void *self) {
     lierne_sim_world *world = ((lierne_sim_rank *)self)->world;
-    if (progress(world)) {
+    if (progress_world(world)) {
         return false;
     }
     sleep_until_change(world);
@@ -221,7 +221,7 @@ static lierne_status pause(lierne_sim_rank *s, lierne_deadline *deadline, size_t
                            lierne_sim_name(s->world, s->rank), s->world->members.world, missing,
                            s->world->timeout);
     }
-    if (!progress(s->world)) {
+    if (!progress_world(s->world)) {
         sleep_until_change(s->world);
     }
     return LIERNE_OK;

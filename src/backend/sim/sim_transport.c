@@ -30,7 +30,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     return LIERNE_OK;
 }
 
-static bool withdraw(void *self) {
+static bool withdraw_sim(void *self) {
     (void)self; /* messages are copies */
     return true;
 }
@@ -52,7 +52,7 @@ static lierne_status send_message(const batch *b, int match, const lierne_postin
     return status;
 }
 
-static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+static lierne_status post_sim(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     for (size_t i = 0; i < n; i++) {
         const lierne_posting *p = &postings[i];
@@ -105,8 +105,8 @@ const lierne_transport lierne_sim_transport = {
     .print = lierne_transport_print_nothing,
     .reaches = lierne_transport_reaches_all,
     .batch_create = batch_create,
-    .withdraw = withdraw,
+    .withdraw = withdraw_sim,
     .batch_destroy = lierne_mem_free,
-    .post = post,
+    .post = post_sim,
     .poll = poll_messages,
 };

@@ -236,7 +236,7 @@ static bool is_sent(const axis *a, const swap *s, double x) {
     return x >= a->high - a->cutoff && (s->hop == 0 || x <= middle);
 }
 
-static lierne_status choose(const planner *b, const swap *s, word_vec *words) {
+static lierne_status choose_rows(const planner *b, const swap *s, word_vec *words) {
     const axis *a = &b->axes[s->d];
     lierne_brick *brick = b->brick;
     bool crosses = a->at == (s->side ? a->bricks - 1 : 0);
@@ -280,7 +280,7 @@ static lierne_status run_swap(const planner *b, const swap *s, lierne_status sta
     brick->procs[s->number] = a->neighbors[s->side];
     brick->procs[brick->nswap + s->number] = a->neighbors[!s->side];
     if (status == LIERNE_OK) {
-        status = choose(b, s, &words);
+        status = choose_rows(b, s, &words);
     }
     lierne_control_message message = {a->neighbors[s->side], words.count, words.at};
     bool sent = status == LIERNE_OK && words.count > 0;

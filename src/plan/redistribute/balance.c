@@ -83,8 +83,8 @@ static int64_t at_least_0(int64_t n) {
 }
 
 /* A delivery as work of its ranks: the copy that holders must send, and the others. */
-static lierne_status describe(lierne_spread *spread, const lierne_balance *b,
-                              const lierne_delivery *d, bool relays) {
+static lierne_status describe_delivery(lierne_spread *spread, const lierne_balance *b,
+                                       const lierne_delivery *d, bool relays) {
     int64_t h = (int64_t)d->nholders, n = (int64_t)d->nreceivers, more = (n - 1) * d->size;
     int64_t first = d->size / h, even = relays ? n * d->size / (h + n) : (n * d->size) / h;
     int64_t passed = even >= first ? even : more / n; /* by a receiver */
@@ -127,7 +127,7 @@ static lierne_status spread_deliveries(lierne_balance *b, bool relays, int64_t *
     lierne_status status = lierne_spread_create(&spread, (int)b->members.count);
     for (size_t i = 0; i < b->deliveries.count && status == LIERNE_OK; i++) {
         const lierne_delivery *d = &b->deliveries.at[i];
-        status = describe(&spread, b, d, relays && d->relays);
+        status = describe_delivery(&spread, b, d, relays && d->relays);
     }
     if (status == LIERNE_OK) {
         status = lierne_spread_solve(&spread, most);

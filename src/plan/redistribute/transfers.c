@@ -20,7 +20,7 @@ static int receiver_of(const walk *w, size_t i) {
     return w->b->ranks.at[w->d->holders + w->d->nholders + i];
 }
 
-static lierne_status add(walk *w, const lierne_transfer *t) {
+static lierne_status add_transfer(walk *w, const lierne_transfer *t) {
     bool mine = (t->from == w->rank || t->to == w->rank) && t->size > 0;
     return mine ? LIERNE_VEC_PUSH(w->transfers, *t) : LIERNE_OK;
 }
@@ -51,7 +51,7 @@ static lierne_status send_segment(walk *w, int to, int64_t segment, int64_t size
                                    .size = n,
                                    .segment = segment,
                                    .segment_size = size};
-        LIERNE_TRY(add(w, &t));
+        LIERNE_TRY(add_transfer(w, &t));
         done += n;
         w->left -= n;
         if (done < size) { /* what cutting at multiples left to a holder is the next one's */
@@ -71,7 +71,7 @@ static lierne_status pass_on(walk *w, size_t i, int64_t segment, int64_t size) {
                                    .size = k == i ? 0 : size,
                                    .segment = segment,
                                    .segment_size = size};
-        LIERNE_TRY(add(w, &t));
+        LIERNE_TRY(add_transfer(w, &t));
     }
     return LIERNE_OK;
 }

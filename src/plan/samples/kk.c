@@ -71,7 +71,7 @@ static void append(kk *k, set *to, const set *from) {
 }
 
 /* Set i takes the items of set nranks - 1 - i of b, which goes. */
-static lierne_status join(kk *k, state *a, state *b) {
+static lierne_status join_states(kk *k, state *a, state *b) {
     int wanted = a->count + b->count, n = wanted < k->task->nranks ? wanted : k->task->nranks;
     LIERNE_TRY(lierne_realloc(&a->sets, (size_t)n, sizeof *a->sets));
     for (int i = a->count; i < n; i++) {
@@ -95,7 +95,7 @@ static lierne_status join_all(kk *k) {
         k->states[k->n - 1] = first;
         k->n--;
         sink(k, 0);
-        lierne_status status = join(k, &k->states[k->n], &k->states[0]);
+        lierne_status status = join_states(k, &k->states[k->n], &k->states[0]);
         if (status != LIERNE_OK) {
             k->n++;
             return status;

@@ -247,7 +247,7 @@ static int64_t gather_steps(int nranks) {
 
 /* Collective if the choice is open: each algorithm costs what it costs on the rank where it costs
  * most. With two ranks an all-gather never has fewer messages or rows. */
-static lierne_status choose(planning *p) {
+static lierne_status choose_algorithm(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
     int nranks = p->context->members.count;
     if (references->algorithm != LIERNE_GRAPH_ALGORITHM_AUTO || references->combined ||
@@ -369,7 +369,7 @@ static lierne_status plan_together(planning *p) {
     }
     LIERNE_TRY(agree_on_sparse(p));
     LIERNE_TRY(request_rows(p));
-    LIERNE_TRY(choose(p));
+    LIERNE_TRY(choose_algorithm(p));
     LIERNE_TRY(exchange_sizes(p));
     if (p->status == LIERNE_OK) {
         fill_parts(p);

@@ -51,7 +51,7 @@ int lierne_abort_flags_open(int n) {
     return descriptor;
 }
 
-static shared *map(int descriptor, int n, int index) {
+static shared *map_flags(int descriptor, int n, int index) {
     off_t own = (off_t)(offsetof(shared, at) + (size_t)index * sizeof(flag));
     if (posix_fallocate(descriptor, own, sizeof(flag)) != 0) {
         return NULL;
@@ -72,7 +72,7 @@ lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int
         return NULL;
     }
     flags->bytes = bytes_of(n);
-    flags->memory = map(opened, n, index);
+    flags->memory = map_flags(opened, n, index);
     close(opened);
     if (!flags->memory) {
         lierne_mem_free(flags);

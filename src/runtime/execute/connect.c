@@ -177,7 +177,7 @@ static lierne_status reserve_own(lierne_connected_side *side, size_t each) {
     return LIERNE_OK;
 }
 
-static lierne_status describe(lierne_connection *c) {
+static lierne_status describe_sides(lierne_connection *c) {
     clear_sent(c);
     for (int d = 0; d < 2; d++) {
         LIERNE_TRY(reserve_own(&c->sides[d], c->each));
@@ -371,7 +371,7 @@ lierne_status lierne_connection_renew(lierne_connection *c) {
     if (!c) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_context_agree_all(c->context, describe(c), NULL, 0, NULL));
+    LIERNE_TRY(lierne_context_agree_all(c->context, describe_sides(c), NULL, 0, NULL));
     return lierne_connection_establish(c);
 }
 
@@ -396,7 +396,7 @@ static lierne_status fill_connection(lierne_connection *c, lierne_execution *con
         LIERNE_TRY(lierne_alloc(&c->sides[d].executions, c->each, sizeof *executions));
         memcpy(c->sides[d].executions, executions + d * c->each, c->each * sizeof *executions);
     }
-    return describe(c);
+    return describe_sides(c);
 }
 
 lierne_status lierne_connection_create(lierne_connection **out, lierne_context *context,

@@ -115,8 +115,8 @@ static uint64_t tag_of(const lierne_execution *e) {
     return (uint64_t)'L' << 56 | (uint64_t)e->record.what << 32 | (uint32_t)e->record.plan;
 }
 
-static lierne_status post(lierne_execution *e, const lierne_execution_batch *batch,
-                          const lierne_posting *postings, size_t n) {
+static lierne_status post_list(lierne_execution *e, const lierne_execution_batch *batch,
+                               const lierne_posting *postings, size_t n) {
     const lierne_transport *t = batch->transport;
     e->flight.unposted -= t->ordered ? n : 0;
     if (n == 0) {
@@ -135,7 +135,7 @@ lierne_status lierne_execution_post_pipeline(lierne_execution *e,
         if (m->predecessor >= 0 && e->flight.waiting[phase->first + (size_t)m->predecessor]) {
             return LIERNE_OK;
         }
-        LIERNE_TRY(post(e, &e->batches[m->batch], refresh(e, m), 1));
+        LIERNE_TRY(post_list(e, &e->batches[m->batch], refresh(e, m), 1));
         pipeline->next = m->successor;
     }
     return LIERNE_OK;
@@ -160,10 +160,10 @@ static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *bat
             refresh(e, m);
             continue;
         }
-        LIERNE_TRY(post(e, batch, &batch->postings[first], batch->next - first));
+        LIERNE_TRY(post_list(e, batch, &batch->postings[first], batch->next - first));
         first = batch->next + 1;
     }
-    return post(e, batch, &batch->postings[first], batch->next - first);
+    return post_list(e, batch, &batch->postings[first], batch->next - first);
 }
 
 static bool is_ordered_with(const lierne_activity *a, const lierne_activity *own) {

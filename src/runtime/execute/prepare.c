@@ -260,7 +260,8 @@ static lierne_status prepare_execution(lierne_execution *e, const lierne_route *
 
 /* The caller's buffers of a failed call that a peer may still read or write: adds as many as fit to
  * list, and returns how many there are. */
-static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t capacity) {
+static size_t withdraw_execution(lierne_activity *activity, lierne_borrowed *list,
+                                 size_t capacity) {
     lierne_execution *e = (lierne_execution *)activity;
     size_t n = 0;
     if (lierne_execution_withdraw(e)) {
@@ -356,7 +357,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
     e->activity.destroy = drop_execution;
-    e->activity.withdraw = withdraw;
+    e->activity.withdraw = withdraw_execution;
     e->activity.turn = e->activity.carrier = -1;
     e->domain = e->activity.domain = domain;
     e->context = context;

@@ -42,14 +42,14 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
 }
 
 /* What is being enqueued, only its begin progresses. */
-static bool progress(lierne_activity *activity) {
+static bool progress_execution(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
     return !e->stream.enqueues && lierne_execution_progress(e);
 }
 
 /* Everything that one call changes. */
 void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
-    e->activity.progress = progress;
+    e->activity.progress = progress_execution;
     e->activity.dump = dump;
     e->cursor.reduction = reduction;
     e->cursor.status = LIERNE_OK;

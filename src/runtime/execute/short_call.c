@@ -154,7 +154,7 @@ static void deliver(const lierne_execution *e) {
     }
 }
 
-static void add(const lierne_execution *e) {
+static void add_arrived(const lierne_execution *e) {
     const lierne_subroute *s = &e->subroutes[0];
     const lierne_ops *sums = &s->route->stages.at[0].sums;
     const source *next = e->short_call->sources.at;
@@ -184,7 +184,7 @@ static lierne_status end_short_call(lierne_execution *e, lierne_status status) {
 
 static lierne_status finish(lierne_execution *e) {
     deliver(e);
-    add(e);
+    add_arrived(e);
     lierne_status status = lierne_execution_check_senders(e);
     if (status == LIERNE_OK) {
         e->short_call->calls->release(e->short_call->batch->batch);
@@ -206,7 +206,7 @@ static lierne_status wait_longer(lierne_execution *e, bool posted) {
     return lierne_execution_wait(e);
 }
 
-static bool post(lierne_execution *e) {
+static bool post_short(lierne_execution *e) {
     lierne_execution_batch *b = e->short_call->batch;
     for (size_t i = 0; i < e->segments.count; i++) {
         const lierne_segment *segment = &e->segments.at[i];
@@ -234,7 +234,7 @@ lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *i
         return lierne_execution_wait(e);
     }
     begin_short_call(e, out, in);
-    if (!post(e)) {
+    if (!post_short(e)) {
         return wait_longer(e, false);
     }
     copy_own(e);

@@ -122,7 +122,7 @@ static size_t mapped_bytes(const lierne_recorder *r) {
     return r->bytes + sizeof *r->file;
 }
 
-static lierne_status map(lierne_recorder *r) {
+static lierne_status map_recorder(lierne_recorder *r) {
     void *memory =
         mmap(NULL, mapped_bytes(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
@@ -142,7 +142,7 @@ lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spe
     size_t listed = spec->ranks ? (size_t)spec->members * sizeof *spec->ranks : 0;
     size_t header = (sizeof *r->header + listed + 63) / 64 * 64;
     *r = (lierne_recorder){.bytes = header + spec->capacity * 4 * sizeof(uint64_t)};
-    LIERNE_TRY(map(r));
+    LIERNE_TRY(map_recorder(r));
     lierne_status status = folder ? lierne_recorder_file_open(r, folder, spec) : LIERNE_OK;
     if (status != LIERNE_OK) {
         unmap(r);

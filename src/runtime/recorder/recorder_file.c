@@ -31,7 +31,7 @@ const char *lierne_recorder_folder(void) {
     return folder && *folder ? folder : NULL;
 }
 
-static lierne_status fail(const char *folder, int code) {
+static lierne_status reject_folder(const char *folder, int code) {
     return LIERNE_FAIL(LIERNE_ERR_IO, "LIERNE_DUMP_DIR is '%s', where no file can be made: %s",
                        folder, strerror(code));
 }
@@ -43,14 +43,14 @@ static lierne_status create_file(int *file, char path[PATH_SIZE], const char *fo
         int n = snprintf(path, PATH_SIZE, "%s/rank%d-%llu-%d.lierne", folder, spec->rank,
                          (unsigned long long)spec->process, i);
         if (n < 0 || (size_t)n >= PATH_SIZE) {
-            return fail(folder, ENAMETOOLONG);
+            return reject_folder(folder, ENAMETOOLONG);
         }
         *file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (*file >= 0 || errno != EEXIST) {
             break;
         }
     }
-    return *file >= 0 ? LIERNE_OK : fail(folder, errno);
+    return *file >= 0 ? LIERNE_OK : reject_folder(folder, errno);
 }
 
 /* Its blocks are reserved: a full disk is an error here, and no file without its last entries. */
@@ -63,7 +63,7 @@ lierne_status lierne_recorder_file_open(lierne_recorder *r, const char *folder,
     if (code) {
         unlink(path);
         close(file);
-        return fail(folder, code);
+        return reject_folder(folder, code);
     }
     r->file = (lierne_recorder_file *)(void *)((char *)r->header + r->bytes);
     r->file->file = file;
