@@ -2,7 +2,6 @@
  * as lierne's memory, so that leaks of the transport can be told. */
 #include "ipc.h"
 
-#include "capture.h"
 #include "device_streams.h"
 #include "tasks.h"
 
@@ -87,39 +86,28 @@ static void free_words(lierne_ipc_words *words) {
     lierne_mem_free(words);
 }
 
-typedef struct copy_work {
-    void *to;
-    const void *from;
-    size_t bytes;
-} copy_work;
-
-static lierne_status run_copy(void *data) {
-    const copy_work *w = data;
-    return transfer(w->to, w->from, w->bytes, NULL);
-}
-
 static lierne_status copy(void *to, const void *from, size_t bytes, void *stream, int device) {
-    copy_work work = {to, from, bytes};
     (void)device;
-    return test_capture_add(stream, run_copy, &work, sizeof work) ? LIERNE_OK : run_copy(&work);
+    return transfer(to, from, bytes, stream);
 }
 
-static lierne_status run_step(void *data) {
-    const lierne_ipc_step *step = data;
+static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
+    (void)stream, (void)device;
     for (int32_t i = step->n; i-- > 0;) { /* a device promises no order */
         lierne_ipc_run(step, i);
     }
     return LIERNE_OK;
 }
 
-static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
-    lierne_ipc_step work = *step;
-    (void)device;
-    return test_capture_add(stream, run_step, &work, sizeof work) ? LIERNE_OK : run_step(&work);
-}
+typedef struct copy_work {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_work;
 
 static void run_copy_on_stream(void *data) {
-    run_copy(data);
+    const copy_work *w = data;
+    memcpy(w->to, w->from, w->bytes);
 }
 
 static lierne_status copy_on_stream(void *to, const void *from, size_t bytes, void *stream,
@@ -131,7 +119,7 @@ static lierne_status copy_on_stream(void *to, const void *from, size_t bytes, vo
 }
 
 static void run_step_on_stream(void *data) {
-    run_step(data);
+    run(data, NULL, 0);
 }
 
 static lierne_status run_on_stream(const lierne_ipc_step *step, void *stream, int device) {
