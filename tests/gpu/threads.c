@@ -1,9 +1,11 @@
 /* Ranks of one process on one GPU over windows: threads, each with streams of its own. Every result
  * has the bits of the same plan on host memory, with data that changes from call to call, and with
- * calls of one plan on two streams; every round of a window of lierne/window.h has what its ranks
- * wrote. On the emulated device, which knows what each stream comes after, this also shows a flag
- * that orders nothing. Ranks wait for each other before memory is freed, because that waits for
- * every stream of the device. Without a device it says so. Last line: N passed, N failed. */
+ * calls of one plan on two streams; calls whose host runs ahead of the streams, with one request
+ * and with three, move what they were given; every round of a window of lierne/window.h has what
+ * its ranks wrote. On the emulated device, which knows what each stream comes after, this also
+ * shows a flag that orders nothing. Ranks wait for each other before memory is freed, because that
+ * waits for every stream of the device. Without a device it says so. Last line: N passed, N failed.
+ */
 #include "lierne/cuda.h"
 #include "node_ranks.h"
 
@@ -13,6 +15,9 @@
 #include <string.h>
 
 enum { COUNT = 601, OWNED = 50, CALLS = 8, KINDS = 4, ROUNDS = 40, BYTES = RANKS * COUNT * 8 };
+/* Of a tensor of DEEP, WIDE and WIDE elements, of which each rank has a part. */
+enum { DEEP = 2, WIDE = 8, AHEAD = 4 * DEEP * WIDE * WIDE / RANKS, AHEAD_CALLS = 50 };
+_Static_assert(AHEAD *AHEAD_CALLS <= BYTES, "the buffers are as large");
 
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     const lierne_all_to_all_spec all = {.size = sizeof all,
@@ -106,6 +111,114 @@ static void *compare(void *rank) {
     return NULL;
 }
 
+/* From shards of axis 1 to shards of axis 2: scattered at both ends. */
+static lierne_layout *shard(const lierne_grid *grid, int axis) {
+    const int64_t lengths[] = {DEEP, WIDE, WIDE};
+    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 3,
+                                     .shape = lengths,
+                                     .dtype = LIERNE_DTYPE_I32,
+                                     .placements = &placement};
+    lierne_layout *layout = NULL;
+    check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "a layout");
+    return layout;
+}
+
+static lierne_status plan_scattered(lierne_plan **plan, lierne_context *context, int requests) {
+    const char *const names[] = {"dp"};
+    const int64_t sizes[] = {RANKS};
+    const lierne_grid_spec grid_spec = {
+        .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = RANKS};
+    lierne_grid *grid = NULL;
+    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "a grid");
+    lierne_layout *src = shard(grid, 1), *dst = shard(grid, 2);
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = src,
+                                           .dst = dst,
+                                           .max_inflight = requests};
+    lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+    return status;
+}
+
+/* A message in one phase, in two, and packed; all of an input's bytes are one number. */
+static lierne_status make_ahead(lierne_plan **plan, lierne_context *context, int kind,
+                                int requests) {
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = AHEAD / 4 / RANKS,
+                                        .dtype = LIERNE_DTYPE_I32,
+                                        .max_inflight = requests};
+    const lierne_all_reduce_spec sum = {.size = sizeof sum,
+                                        .count = AHEAD / 4,
+                                        .dtype = LIERNE_DTYPE_I32,
+                                        .max_inflight = requests,
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
+           : kind == 1 ? lierne_plan_create_all_reduce(plan, context, &sum)
+                       : plan_scattered(plan, context, requests);
+}
+
+static int number_of(int rank, int call) {
+    return (rank * 17 + call * 7) % 59;
+}
+
+static int expected_ahead(int kind, int call, int i) {
+    int sum = 0;
+    for (int p = 0; p < RANKS; p++) {
+        sum += number_of(p, call);
+    }
+    return kind == 1 ? sum
+                     : number_of(kind == 0 ? i * RANKS / AHEAD
+                                           : i / (4 * WIDE / RANKS) % WIDE * RANKS / WIDE,
+                                 call);
+}
+
+/* Ends of calls are delayed as far as the requests allow it. */
+static void call_ahead(const thread_rank *r, lierne_plan *plan, int requests, int nstreams) {
+    lierne_request *open[AHEAD_CALLS] = {NULL};
+    for (int i = 0; i < AHEAD_CALLS + requests - 1; i++) {
+        unsigned char *in = r->in + i * AHEAD;
+        cudaStream_t stream = r->streams[i % nstreams];
+        if (i < AHEAD_CALLS) {
+            cudaMemsetAsync(in, number_of(r->rank, i), AHEAD, stream);
+            check(lierne_plan_forward_begin(&open[i], plan, r->out + i * AHEAD, in, stream) ==
+                      LIERNE_OK,
+                  "begin");
+        }
+        check(i < requests - 1 || lierne_request_end(open[i - requests + 1]) == LIERNE_OK, "end");
+    }
+    for (int i = 0; i < nstreams; i++) {
+        check(cudaStreamSynchronize(r->streams[i]) == cudaSuccess, "a stream");
+    }
+}
+
+static void *run_ahead(void *rank) {
+    thread_rank *r = open_threads((int)(intptr_t)rank, 20);
+    for (int i = 0; i < 3 * 3 && failed_checks() == 0; i++) {
+        int kind = i / 3, requests = i % 3 == 1 ? 3 : 1;
+        lierne_plan *plan = NULL;
+        check(make_ahead(&plan, r->device, kind, requests) == LIERNE_OK, "planning");
+        meet_ranks();
+        call_ahead(r, plan, requests, i % 3 == 2 ? 2 : 1);
+        cudaMemcpy(r->got, r->out, AHEAD * AHEAD_CALLS, cudaMemcpyDeviceToHost);
+        int wrong = 0;
+        for (int k = 0; k < AHEAD * AHEAD_CALLS; k++) {
+            wrong += r->got[k] != expected_ahead(kind, k / AHEAD, k % AHEAD);
+        }
+        check(wrong == 0, "a host that runs ahead");
+        meet_ranks();
+        check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    }
+    if (failed_checks() == 0) {
+        close_threads(r);
+    }
+    return NULL;
+}
+
 /* A window of lierne/window.h: kernels are copies here. The host runs ahead of the streams, and the
  * last rounds are compared with those of all ranks. */
 static void *run_rounds(void *rank) {
@@ -165,6 +278,7 @@ int main(void) {
         return print_checks();
     }
     run_ranks(compare);
+    run_ranks(run_ahead);
     run_ranks(run_rounds);
     if (failed_checks() == 0) {
         run_ranks(miss);
