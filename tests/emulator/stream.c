@@ -4,8 +4,8 @@
 #include "internal.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 typedef struct emulator_queue {
@@ -100,9 +100,9 @@ static emulator_queue *queue_create(void) {
     pthread_cond_init(&queue->filled, NULL);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, (size_t)1 << 20);
-    if (pthread_create(&thread, &attributes, carry_out, queue) != 0) {
-        perror("a stream of the emulated device");
+    int error = pthread_create(&thread, &attributes, carry_out, queue);
+    if (error != 0) {
+        emulator_say("no thread for a stream: %s", strerror(error));
         abort();
     }
     pthread_attr_destroy(&attributes);
