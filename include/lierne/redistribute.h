@@ -107,6 +107,14 @@ typedef struct lierne_redistribute_spec {
     lierne_routing routing;       /* with shared_output AUTO or DIRECT: moved as DIRECT */
     lierne_sharing shared_output; /* needs max_inflight 0 or 1 */
     lierne_group *group;          /* see lierne/group.h (Domains); NULL: the context's own domain */
+    /* For packed sequences (lierne/packing.h) whose segments change: lierne_plan_update_segments.
+     * The most segments, and the most rows of the packed axis in the buffer of any rank. Memory
+     * that other ranks reach cannot grow, so planning reserves what these need: staging slots for
+     * all rows that a rank sends and receives, and lists in proportion to the segments. Both or
+     * neither; 0: the segments never change. Such a plan moves as DIRECT, its messages are packed,
+     * and it can only be executed by itself: it cannot be coalesced, composed or transposed. */
+    int64_t max_segments;
+    int64_t max_rows;
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. If any
@@ -114,12 +122,50 @@ typedef struct lierne_redistribute_spec {
  * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype, world size or segments, a world size that is not the context's, a grid with a rank
- * that is no member, max_inflight, routing, shared_output); UNSUPPORTED (a PARTIAL dim in dst or
- * adjoint_dst; shared_output in a context for device memory); MISMATCH (ranks disagree on the spec;
- * the message names the field, as src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT;
- * PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time. */
+ * that is no member, max_inflight, routing, shared_output, max_segments or max_rows below 0 or one
+ * without the other, max_segments with two layouts without a packing); UNSUPPORTED (a PARTIAL dim
+ * in dst or adjoint_dst; shared_output in a context for device memory; with max_segments: PARTIAL
+ * in src, layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the packed
+ * axis, a context for device memory or streams); CAPACITY (the layouts exceed max_segments or
+ * max_rows); MISMATCH (ranks disagree on the spec; the message names the field, as src.dim[0].size
+ * or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
+ * serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);
+
+/* The next segments of a plan, and how either side packs them. Set size to
+ * sizeof(lierne_segments_update). */
+typedef struct lierne_segments_update {
+    size_t size;
+    const lierne_segments *segments;
+    const lierne_packing *src; /* NULL where the layout has no packing: its axis has T indices */
+    const lierne_packing *dst;
+} lierne_segments_update;
+
+/* Replaces the segments of a plan with max_segments, and both packings: for the next microbatch,
+ * whose sequences have other lengths. store, padding and row_order stay those of the plan's
+ * layouts. Everything is copied; shapes, report, route and alias follow.
+ *
+ * Local, but every rank calls with an equal description between the same two calls of the plan: no
+ * message, no wait, no allocation. Costs time in proportion to the segments and to what this rank
+ * sends and receives in pieces, not to the tokens (but for sequence-major rows). Errors depend on
+ * the description alone, so that all ranks get the same; the plan then keeps the old one.
+ *
+ * Ranks that give different descriptions, or of which one forgets an update, are found in the next
+ * calls: every message says from which description it was packed, and in every call each rank sends
+ * 32 bytes about its own to the next one. A rank that finds a difference gets MISMATCH from its
+ * call, with both ranks; its context is dead, and the others get the same error when they wait or
+ * call. A call that returns OK has received only what was planned from this rank's description. In
+ * a context that checks calls (lierne/context.h), the update itself is collective: all ranks get
+ * MISMATCH from it, the context stays alive, and the plan keeps the old description.
+ *
+ * Errors: INVALID (NULL, update->size, a plan without max_segments, a packing for a layout without
+ * one or none for one with it, store, padding or row_order that differ, and what
+ * lierne_layout_create rejects in segments and packing); OVERFLOW; INDIVISIBLE; CAPACITY; BUSY (a
+ * request is in flight); in a context that checks also MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT;
+ * the error that killed the context. Thread safety: a context serves one thread at a time. */
+LIERNE_API lierne_status lierne_plan_update_segments(lierne_plan *plan,
+                                                     const lierne_segments_update *update);
 
 /* A tensor set: many tensors that move together, such as the weights of a model from a trainer to
  * an inference engine. Tensor i moves from layout src[i] to layout dst[i]. All tensors have one

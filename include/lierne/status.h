@@ -90,6 +90,10 @@ extern "C" {
     X(LIERNE_ERR_NO_RESOURCE, -65,                                                                 \
       "A budget is used up: the context has max_groups groups on this rank. The message names "    \
       "purpose, size and number of those that are alive.")                                         \
+    X(LIERNE_ERR_CAPACITY, -66,                                                                    \
+      "An update needs more than the plan was made for: more segments, or more rows in the "       \
+      "buffer of some rank. The message names the number and the bound. The plan stays as it "     \
+      "was; a new one with greater bounds serves.")                                                \
     X(LIERNE_ERR_INDEX_RANGE, -80,                                                                 \
       "A row number is outside of its array or graph, or a point is outside of its brick. The "    \
       "message names rank, list and entry, the value and the bound.")                              \

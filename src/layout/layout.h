@@ -73,6 +73,8 @@ struct lierne_layout {
 /* Sorts the dims that cut by the order in which they do, and checks what cuts that follow one
  * another need of one another. */
 lierne_status lierne_layout_nest(lierne_layout *layout);
+/* The check alone, of another shape or packing. */
+lierne_status lierne_layout_check_nesting(const lierne_layout *layout);
 
 /* Whether an axis is packed: then its cuts follow from the packing, not from its size. */
 bool lierne_is_packed(const lierne_layout *layout, int axis);

@@ -156,6 +156,24 @@ size_t lierne_locator_part(const lierne_locator *l, const lierne_cell *cell) {
     return part;
 }
 
+void lierne_locator_cell(const lierne_locator *l, size_t part, lierne_cell *cell) {
+    const lierne_packed *p = l->packed;
+    for (int i = l->layout->ncuts - 1; i >= 0; i--) {
+        int d = l->layout->cuts[i];
+        if (cuts_rows(l, d)) {
+            cell->coords[d] = (int)(part % (size_t)l->layout->sizes[d]);
+            part /= (size_t)l->layout->sizes[d];
+        }
+    }
+    if (p && p->segment_dim >= 0) {
+        cell->coords[p->segment_dim] = (int)(part % (size_t)p->ncuts);
+        part /= (size_t)p->ncuts;
+    }
+    if (p && p->owner_dim >= 0) {
+        cell->coords[p->owner_dim] = (int)part;
+    }
+}
+
 static const lierne_band *find_band(lierne_locator *l, size_t group, int64_t row) {
     size_t low = l->first[group], high = l->first[group + 1], at = l->found[group];
     if (row >= l->bands[at].end && at + 1 < high) {

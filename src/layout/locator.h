@@ -43,6 +43,8 @@ void lierne_locator_destroy(lierne_locator *l);
 
 /* The part of a cell. */
 size_t lierne_locator_part(const lierne_locator *l, const lierne_cell *cell);
+/* Sets the coordinates of a part in a cell. */
+void lierne_locator_cell(const lierne_locator *l, size_t part, lierne_cell *cell);
 /* The part that has a token of a segment, and in *end, which is beyond the token and in the segment
  * or its end, where it changes. The segment means nothing where the axis is an ordinary one. */
 size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t *end);

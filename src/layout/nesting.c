@@ -118,8 +118,7 @@ static lierne_status check_packed(const lierne_layout *layout) {
     return LIERNE_OK;
 }
 
-/* What cuts that follow one another need of one another. */
-static lierne_status check_nesting(const lierne_layout *layout) {
+lierne_status lierne_layout_check_nesting(const lierne_layout *layout) {
     for (int i = 0; i < layout->ncuts; i++) {
         LIERNE_TRY(check_counts(layout, i));
         if (layout->placements[layout->cuts[i]].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
@@ -153,5 +152,5 @@ static lierne_status order_cuts(lierne_layout *layout) {
 
 lierne_status lierne_layout_nest(lierne_layout *layout) {
     LIERNE_TRY(order_cuts(layout));
-    return check_nesting(layout);
+    return lierne_layout_check_nesting(layout);
 }

@@ -6,8 +6,6 @@
  * that is not packed. Tokens and padding are the two parts of a run. */
 #include "layout/packed.h"
 
-#include <stdlib.h>
-
 /* Padded offsets [offset, offset + size) of a segment, at rows row, row + step, ... of the buffer.
  */
 typedef struct run {
@@ -189,9 +187,30 @@ static lierne_status visit_padding(walker *w, const run *r) {
                      r->step, false);
 }
 
-static int compare_spans(const void *a, const void *b) {
-    const lierne_span *x = a, *y = b;
-    return (x->start > y->start) - (x->start < y->start);
+/* Moves a span down in a heap of n, whose greatest is at its top. */
+static void sift_down(lierne_span *at, size_t n, size_t i) {
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        child += child + 1 < n && at[child + 1].start > at[child].start;
+        if (at[child].start <= at[i].start) {
+            return;
+        }
+        const lierne_span swap = at[i];
+        at[i] = at[child];
+        at[child] = swap;
+    }
+}
+
+/* Ascending, without memory of its own, which qsort may need. */
+static void sort_spans(lierne_span *at, size_t n) {
+    for (size_t i = n / 2; i-- > 0;) {
+        sift_down(at, n, i);
+    }
+    while (n-- > 1) {
+        const lierne_span last = at[n];
+        at[n] = at[0];
+        at[0] = last;
+        sift_down(at, n, 0);
+    }
 }
 
 lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *layout,
@@ -200,8 +219,8 @@ lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *
     w.visit = visit_tokens;
     w.list = list;
     LIERNE_TRY(walk(&w));
-    if (!w.p->ascending && list->count > 0) {
-        qsort(list->at, list->count, sizeof *list->at, compare_spans);
+    if (!w.p->ascending) {
+        sort_spans(list->at, list->count);
     }
     return LIERNE_OK;
 }

@@ -38,6 +38,8 @@ lierne_status lierne_packing_create(lierne_layout *layout, const lierne_layout_s
 /* A copy for a layout with another shape. */
 lierne_status lierne_packing_copy(lierne_layout *layout, const lierne_layout *old,
                                   const int64_t *shape);
+/* Makes space for so many segments, at least as many as there are. */
+lierne_status lierne_packing_reserve(lierne_packed *packed, int64_t capacity);
 void lierne_packing_destroy(lierne_packed *packed);
 
 /* Fills a packing from a description that fits its capacity, in two steps: segments and their

@@ -168,6 +168,11 @@ static void copy_arrays(lierne_packed *p, const lierne_packed *old) {
     memcpy(p->rows, old->rows, (size_t)p->nowners * ((size_t)p->ncuts + 1) * sizeof *p->rows);
 }
 
+static void forget_arrays(lierne_packed *p) {
+    p->cu = p->padded = p->lead = p->order = p->spare = p->rows = NULL;
+    p->owner = NULL;
+}
+
 lierne_status lierne_packing_copy(lierne_layout *layout, const lierne_layout *old,
                                   const int64_t *shape) {
     const lierne_packed *from = old->packed;
@@ -184,17 +189,13 @@ lierne_status lierne_packing_copy(lierne_layout *layout, const lierne_layout *ol
     LIERNE_TRY(lierne_alloc(&layout->packed, 1, sizeof *layout->packed));
     lierne_packed *p = layout->packed;
     *p = *from;
-    p->cu = p->padded = p->lead = p->order = p->spare = p->rows = NULL;
-    p->owner = NULL;
+    forget_arrays(p);
     LIERNE_TRY(alloc_arrays(p, from->capacity));
     copy_arrays(p, from);
     return LIERNE_OK;
 }
 
-void lierne_packing_destroy(lierne_packed *p) {
-    if (!p) {
-        return;
-    }
+static void free_arrays(lierne_packed *p) {
     lierne_mem_free(p->cu);
     lierne_mem_free(p->padded);
     lierne_mem_free(p->lead);
@@ -202,5 +203,22 @@ void lierne_packing_destroy(lierne_packed *p) {
     lierne_mem_free(p->spare);
     lierne_mem_free(p->owner);
     lierne_mem_free(p->rows);
-    lierne_mem_free(p);
+}
+
+lierne_status lierne_packing_reserve(lierne_packed *p, int64_t capacity) {
+    lierne_packed old = *p;
+    forget_arrays(p);
+    lierne_status status = alloc_arrays(p, capacity);
+    if (status == LIERNE_OK) {
+        copy_arrays(p, &old);
+    }
+    free_arrays(&old);
+    return status;
+}
+
+void lierne_packing_destroy(lierne_packed *p) {
+    if (p) {
+        free_arrays(p);
+        lierne_mem_free(p);
+    }
 }

@@ -54,7 +54,7 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
                                    routes, (size_t)x->n, 1,
                                    d == LIERNE_DIRECTION_FORWARD ? "coalesced forward"
                                                                  : "coalesced adjoint",
-                                   NULL);
+                                   NULL, NULL);
 }
 
 static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *context,

@@ -60,7 +60,8 @@ static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old)
         bool has_spare = old && i < (size_t)old->parts.max_inflight;
         LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, domain_of(plan), &route, 1,
                                            n, lierne_direction_names[d],
-                                           has_spare ? &old->requests[d][i].spare : NULL));
+                                           has_spare ? &old->requests[d][i].spare : NULL,
+                                           plan->parts.side[d].varying));
     }
     lierne_execution_list_transports(plan->transports[d], sizeof plan->transports[d],
                                      plan->requests[d][0].execution);
@@ -231,6 +232,15 @@ lierne_status lierne_plan_refresh(lierne_plan *plan) {
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(plan->context, status);
 }
 
+void lierne_plan_vary(lierne_plan *plan) {
+    for (int d = 0; d < 2; d++) {
+        plan->alias[d] = alias_of(plan, d);
+        for (int i = 0; i < plan->parts.max_inflight; i++) {
+            lierne_execution_vary(plan->requests[d][i].execution);
+        }
+    }
+}
+
 void lierne_plan_hold(lierne_plan *plan, int by) {
     plan->held += by;
 }
@@ -311,6 +321,12 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 }
 
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which) {
+    if (plan->parts.side[LIERNE_DIRECTION_FORWARD].varying) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the segments of %s may change (max_segments in its spec): it "
+                           "can only be executed by itself",
+                           plan->context->rank, which);
+    }
     return plan->outputs[LIERNE_DIRECTION_FORWARD] || plan->outputs[LIERNE_DIRECTION_ADJOINT]
                ? LIERNE_FAIL(LIERNE_ERR_INVALID,
                              "rank %d: %s has a shared output (shared_output in its spec): it can "

@@ -22,7 +22,8 @@ typedef struct lierne_plan_side {
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
     int64_t untouched; /* elements of out that are padding and not written: see lierne_padding */
     bool shared;       /* the plan owns out */
-    LIERNE_VEC(int) sharers; /* ranks that share it, ascending; none: this one alone */
+    const lierne_varying *varying; /* where blocks change: see varying.h; else NULL */
+    LIERNE_VEC(int) sharers;       /* ranks that share it, ascending; none: this one alone */
 } lierne_plan_side;
 
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:
@@ -86,10 +87,13 @@ int lierne_plan_match_id(int number, int direction, size_t call);
  * makes its executions follow. It kills the context where a rank has no memory to do so. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
 lierne_status lierne_plan_refresh(lierne_plan *plan);
+/* The same of sides that vary: not collective. */
+void lierne_plan_vary(lierne_plan *plan);
 /* Waits until the streams have passed all calls of a plan. Errors: those of
  * lierne_execution_drain. NULL is allowed. */
 lierne_status lierne_plan_drain(const lierne_plan *plan);
-/* INVALID for a plan that owns an output: its route fits no other buffer. which: its name. */
+/* INVALID for a plan that owns an output, or whose segments change: its route fits no other buffer
+ * or call. which: its name. */
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);

@@ -9,6 +9,7 @@
 /* What lierne_route_create makes: the route, and the index lists of its blocks. */
 typedef struct owning_route {
     lierne_route route;
+    bool lent; /* see lierne_route_lend */
     LIERNE_VEC(int64_t *) lists;
 } owning_route;
 
@@ -184,8 +185,8 @@ lierne_status lierne_route_create(lierne_route **out, int rank, int64_t in, int6
     return LIERNE_OK;
 }
 
-static void free_messages(lierne_messages *messages) {
-    for (size_t i = 0; i < messages->count; i++) {
+static void free_messages(lierne_messages *messages, bool lent) {
+    for (size_t i = 0; i < messages->count && !lent; i++) {
         lierne_mem_free(messages->at[i].blocks.at);
     }
     lierne_mem_free(messages->at);
@@ -202,14 +203,16 @@ void lierne_route_destroy(lierne_route *route) {
     if (!route) {
         return;
     }
+    owning_route *owner = (owning_route *)route;
     for (size_t i = 0; i < route->stages.count; i++) {
         lierne_stage *stage = &route->stages.at[i];
-        free_messages(&stage->sends);
-        free_messages(&stage->recvs);
-        free_ops(&stage->copies);
-        free_ops(&stage->sums);
+        free_messages(&stage->sends, owner->lent);
+        free_messages(&stage->recvs, owner->lent);
+        if (!owner->lent) {
+            free_ops(&stage->copies);
+            free_ops(&stage->sums);
+        }
     }
-    owning_route *owner = (owning_route *)route;
     for (size_t i = 0; i < owner->lists.count; i++) {
         lierne_mem_free(owner->lists.at[i]);
     }
@@ -223,6 +226,10 @@ lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage) 
     LIERNE_TRY(LIERNE_LIST_PUSH(&route->stages, empty));
     *stage = &route->stages.at[route->stages.count - 1];
     return LIERNE_OK;
+}
+
+void lierne_route_lend(lierne_route *route) {
+    ((owning_route *)route)->lent = true;
 }
 
 lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset) {
@@ -242,18 +249,22 @@ lierne_status lierne_messages_add(lierne_messages *messages, int peer, lierne_bu
     return LIERNE_OK;
 }
 
-lierne_status lierne_message_add(lierne_message *message, lierne_block block) {
-    lierne_blocks_join((lierne_block *const[]){&block}, 1);
-    message->elements += lierne_block_elements(&block);
-    if (message->blocks.count) {
-        lierne_block *last = &message->blocks.at[message->blocks.count - 1];
-        if (lierne_block_contiguous(last) && lierne_block_contiguous(&block) &&
-            last->offset + last->count[0] == block.offset) {
-            last->count[0] += block.count[0];
-            return LIERNE_OK;
-        }
+bool lierne_message_extend(lierne_message *message, lierne_block *block) {
+    lierne_blocks_join((lierne_block *const[]){block}, 1);
+    message->elements += lierne_block_elements(block);
+    if (message->blocks.count == 0) {
+        return false;
     }
-    return LIERNE_LIST_PUSH(&message->blocks, block);
+    lierne_block *last = &message->blocks.at[message->blocks.count - 1];
+    bool follows = lierne_block_contiguous(last) && lierne_block_contiguous(block) &&
+                   last->offset + last->count[0] == block->offset;
+    last->count[0] += follows ? block->count[0] : 0;
+    return follows;
+}
+
+lierne_status lierne_message_add(lierne_message *message, lierne_block block) {
+    return lierne_message_extend(message, &block) ? LIERNE_OK
+                                                  : LIERNE_LIST_PUSH(&message->blocks, block);
 }
 
 lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_buffer buffer,

@@ -26,6 +26,8 @@ bool lierne_place_same(const lierne_place *a, const lierne_place *b);
 /* Building. Everything that was added is freed by lierne_route_destroy, also after a failure. */
 lierne_status lierne_route_create(lierne_route **out, int rank, int64_t in, int64_t out_elements);
 lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage);
+/* Blocks of its messages, operations and their sources are in memory that is not the route's. */
+void lierne_route_lend(lierne_route *route);
 /* Reserves scratch; returns its first element. */
 lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset);
 lierne_status lierne_messages_add(lierne_messages *messages, int peer, lierne_buffer buffer,
@@ -33,7 +35,9 @@ lierne_status lierne_messages_add(lierne_messages *messages, int peer, lierne_bu
 /* A message of one block. */
 lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_buffer buffer,
                                   lierne_block block);
-/* Adds a block at the end; one that continues the last block extends it. */
+/* Adds a block at the end; one that continues the last block extends it. extend: counts its
+ * elements; false: it is joined, and to be added. */
+bool lierne_message_extend(lierne_message *message, lierne_block *block);
 lierne_status lierne_message_add(lierne_message *message, lierne_block block);
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op);
 lierne_status lierne_op_add(lierne_op *op, lierne_place from);

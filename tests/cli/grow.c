@@ -142,6 +142,29 @@ static lierne_layout *layout(void) {
     return made ? made : (lierne_layout_create(&made, &l), made);
 }
 
+/* New segments for a plan from a packed layout to one that is not. */
+static void update(const lierne_layout *src, const lierne_layout_spec *plain,
+                   const lierne_segments *segments, const lierne_packing *packing) {
+    lierne_layout *dst = NULL;
+    lierne_plan *plan = NULL;
+    expect("plain", lierne_layout_create(&dst, plain), LIERNE_OK, NULL);
+    struct {
+        lierne_redistribute_spec spec;
+        int64_t last;
+    } r = {.spec = {.size = sizeof r.spec, .src = src, .dst = dst, .max_segments = 1}};
+    lierne_segments_update u = {.size = sizeof u, .segments = segments, .src = packing};
+#ifdef SMALLER
+    r.last = 8;
+    r.spec.size = sizeof r;
+#else
+    r.spec.max_rows = 8;
+#endif
+    expect("changing", lierne_plan_create_redistribute(&plan, context, &r.spec), LIERNE_OK, NULL);
+    TRY("segments update", u, NULL, lierne_plan_update_segments(plan, &u));
+    lierne_plan_destroy(plan);
+    lierne_layout_destroy(dst);
+}
+
 /* A layout of one segment of 4 tokens. Of the smaller structs only the one that is looked at lacks
  * its last field; the others have it behind them. */
 static void packed(void) {
@@ -177,6 +200,15 @@ static void packed(void) {
     s.spec.size = sizeof s;
 #endif
     TRY("packing", p, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)));
+    expect("packing again", (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)),
+           LIERNE_OK, NULL);
+    l.spec.segments = NULL;
+#ifdef SMALLER
+    l.last = NULL;
+#else
+    l.spec.packing = NULL;
+#endif
+    update(made, &l.spec, &s.spec, &p);
     lierne_layout_destroy(made);
 }
 

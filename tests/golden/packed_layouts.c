@@ -1,7 +1,9 @@
 /* packed.json, layouts and invalid: the token in each row of every rank's buffer, and descriptions
  * that are rejected, with the field at fault. */
+#include "lierne/sim.h"
 #include "packed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +101,7 @@ static lierne_status status_of(golden_case *c, const char *class) {
         {"MISSING", LIERNE_ERR_INVALID},   {"RANGE", LIERNE_ERR_INVALID},
         {"ORDER", LIERNE_ERR_INVALID},     {"EXCLUSIVE", LIERNE_ERR_INVALID},
         {"OVERFLOW", LIERNE_ERR_OVERFLOW}, {"INDIVISIBLE", LIERNE_ERR_INDIVISIBLE},
+        {"CAPACITY", LIERNE_ERR_CAPACITY},
     };
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         if (strcmp(classes[i].name, class) == 0) {
@@ -109,22 +112,65 @@ static lierne_status status_of(golden_case *c, const char *class) {
     return LIERNE_OK;
 }
 
-/* The faults of bridges and updates are set aside: there is no such bridge or update. */
+/* An update beyond the capacity of a plan that begins without tokens. */
+static lierne_status update(golden_case *c, const golden_packed *side) {
+    const int64_t none[1] = {0}, shape[2] = {0, side->shape[1]};
+    const lierne_segments no_segments = {.size = sizeof no_segments, .cu_seqlens = none};
+    const cJSON *capacity = golden_get(c->item, "capacity");
+    lierne_layout_spec layout_spec = side->spec;
+    lierne_layout *layout = NULL;
+    lierne_sim *sim = NULL;
+    lierne_plan *plan = NULL;
+    layout_spec.shape = shape;
+    layout_spec.segments = &no_segments;
+    golden_expect_status(c, "layout", lierne_layout_create(&layout, &layout_spec), LIERNE_OK);
+    golden_expect_status(c, "world", lierne_sim_create(&sim, 64, NULL), LIERNE_OK);
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = layout,
+                                           .dst = layout,
+                                           .max_segments = golden_int(capacity, "segments", 64),
+                                           .max_rows = golden_int(capacity, "rows", 64)};
+    golden_expect_status(c, "plan",
+                         lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 0),
+                                                         &spec),
+                         LIERNE_OK);
+    const lierne_segments_update u = {.size = sizeof u,
+                                      .segments = &side->segments,
+                                      .src = &side->packing,
+                                      .dst = &side->packing};
+    lierne_status status = lierne_plan_update_segments(plan, &u);
+    char message[400];
+    snprintf(message, sizeof message, "%s", lierne_last_error());
+    golden_expect(c, strstr(message, golden_string(golden_get(c->item, "expect"), "field")) != NULL,
+                  "'%s' does not name the field", message);
+    lierne_plan_destroy(plan);
+    lierne_sim_destroy(sim);
+    lierne_layout_destroy(layout);
+    return status;
+}
+
+/* The faults of bridges are set aside: there is no such bridge. */
 void golden_packed_invalid(golden_case *c) {
     const cJSON *expect = golden_get(c->item, "expect");
+    const char *what = golden_string(c->item, "what");
     golden_packed side;
     lierne_layout *layout = NULL;
-    c->aside = strcmp(golden_string(c->item, "what"), "layout") != 0;
+    c->aside = strcmp(what, "bridge") == 0;
     if (c->aside) {
         return;
     }
     lierne_status wanted = status_of(c, golden_string(expect, "error"));
     if (golden_packed_read(c, &side, golden_get(c->item, "side"), golden_get(c->item, "cu_seqlens"),
                            1, 64)) {
-        golden_expect_status(c, "lierne_layout_create", lierne_layout_create(&layout, &side.spec),
-                             wanted);
-        golden_expect(c, strstr(lierne_last_error(), golden_string(expect, "field")) != NULL,
-                      "'%s' does not name %s", lierne_last_error(), golden_string(expect, "field"));
+        if (strcmp(what, "update") == 0) {
+            golden_expect_status(c, "lierne_plan_update_segments", update(c, &side), wanted);
+        } else {
+            golden_expect_status(c, "lierne_layout_create",
+                                 lierne_layout_create(&layout, &side.spec), wanted);
+            golden_expect(c, strstr(lierne_last_error(), golden_string(expect, "field")) != NULL,
+                          "'%s' does not name %s", lierne_last_error(),
+                          golden_string(expect, "field"));
+        }
     }
     lierne_layout_destroy(layout);
     golden_packed_free(&side);

@@ -7,8 +7,9 @@
 #include "row_case.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { GARBAGE = 999999 };
+enum { GARBAGE = 999999, MOST_SEGMENTS = 64, MOST_ROWS = 512 };
 
 typedef struct move {
     golden_packed sides[2];
@@ -16,6 +17,8 @@ typedef struct move {
     int64_t width;
     const cJSON *expect;
     golden_world *world;
+    bool changes; /* its segments may be updated */
+    lierne_segments segments;
 } move;
 
 static int64_t rows_of(const move *m, int side, int rank) {
@@ -57,13 +60,13 @@ static int64_t *create_output(const move *m, int side, int rank) {
     return buffer;
 }
 
-static void execute(golden_case *c, const move *m, int rank, lierne_direction direction) {
+static void execute(golden_case *c, const move *m, lierne_plan *plan, int rank,
+                    lierne_direction direction) {
     int in = direction == LIERNE_DIRECTION_ADJOINT;
     const char *what = in ? "adjoint" : "forward";
     int64_t *x = create_input(c, m, in, rank), *y = create_output(m, !in, rank);
     golden_expect_status(c, what,
-                         (in ? lierne_plan_adjoint : lierne_plan_forward)(m->world->plans[rank], y,
-                                                                          x, NULL),
+                         (in ? lierne_plan_adjoint : lierne_plan_forward)(plan, y, x, NULL),
                          LIERNE_OK);
     golden_expect_ints(c, what, cJSON_GetArrayItem(golden_get(m->expect, what), rank), y,
                        rows_of(m, !in, rank) * m->width);
@@ -72,12 +75,11 @@ static void execute(golden_case *c, const move *m, int rank, lierne_direction di
 }
 
 /* The rank receives what it needs and does not hold. */
-static void expect_bytes(golden_case *c, const move *m, int rank) {
+static void expect_bytes(golden_case *c, const move *m, const lierne_plan *plan, int rank) {
     lierne_report report = {.size = sizeof report};
     const cJSON *rows = cJSON_GetArrayItem(golden_get(m->expect, "receive_rows"), rank);
     int64_t wanted = golden_to_int(rows, -1) * m->width * 8;
-    lierne_status status =
-        lierne_plan_get_report(&report, m->world->plans[rank], LIERNE_DIRECTION_FORWARD);
+    lierne_status status = lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD);
     golden_expect_status(c, "lierne_plan_get_report", status, LIERNE_OK);
     golden_expect(c, report.received_bytes == wanted && report.min_bytes == wanted,
                   "it receives %lld bytes, at least %lld, expected %lld",
@@ -96,13 +98,11 @@ static int64_t received_from(const lierne_route *route, int peer) {
 }
 
 /* Where the source has no replicas, one route is possible. */
-static void expect_moved(golden_case *c, const move *m, int rank) {
+static void expect_moved(golden_case *c, const move *m, const lierne_plan *plan, int rank) {
     const lierne_route *route;
     const cJSON *one;
     golden_expect_status(c, "lierne_plan_get_route",
-                         lierne_plan_get_route(&route, m->world->plans[rank],
-                                               LIERNE_DIRECTION_FORWARD),
-                         LIERNE_OK);
+                         lierne_plan_get_route(&route, plan, LIERNE_DIRECTION_FORWARD), LIERNE_OK);
     cJSON_ArrayForEach(one, golden_get(m->expect, "moved")) {
         int from = (int)golden_to_int(cJSON_GetArrayItem(one, 0), -1);
         int to = (int)golden_to_int(cJSON_GetArrayItem(one, 1), -1);
@@ -114,25 +114,68 @@ static void expect_moved(golden_case *c, const move *m, int rank) {
     }
 }
 
+static void run_plan(golden_case *c, const move *m, lierne_plan *plan, int rank) {
+    expect_bytes(c, m, plan, rank);
+    if (test_routing() != LIERNE_ROUTING_BALANCED) {
+        expect_moved(c, m, plan, rank);
+    }
+    execute(c, m, plan, rank, LIERNE_DIRECTION_FORWARD);
+    execute(c, m, plan, rank, LIERNE_DIRECTION_ADJOINT);
+}
+
+static void update(golden_case *c, const move *m, lierne_plan *plan, bool tokens) {
+    const int64_t no_cu[1] = {0};
+    const lierne_segments none = {.size = sizeof none, .cu_seqlens = no_cu};
+    lierne_segments_update u = {.size = sizeof u, .segments = tokens ? &m->segments : &none};
+    lierne_packing packings[2] = {m->sides[0].packing, m->sides[1].packing};
+    for (int side = 0; side < 2; side++) {
+        packings[side].cu_seqlens_padded = tokens ? packings[side].cu_seqlens_padded : NULL;
+        packings[side].lead = tokens ? packings[side].lead : NULL;
+        packings[side].order = tokens ? packings[side].order : NULL;
+    }
+    u.src = m->sides[0].has_packing ? &packings[0] : NULL;
+    u.dst = m->sides[1].has_packing ? &packings[1] : NULL;
+    golden_expect_status(c, "lierne_plan_update_segments", lierne_plan_update_segments(plan, &u),
+                         LIERNE_OK);
+}
+
+/* Cases of one family have one plan: it begins without tokens, and loses them in between. */
+static void run_updates(golden_case *c, const move *m, lierne_plan *plan, int rank) {
+    for (int i = 0; i < 2; i++) {
+        update(c, m, plan, false);
+        update(c, m, plan, true);
+        golden_expect_status(c, "lierne_plan_check",
+                             lierne_plan_check((const lierne_plan *const *)&plan, 1), LIERNE_OK);
+        run_plan(c, m, plan, rank);
+    }
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(plan), LIERNE_OK);
+}
+
 static void work(lierne_context *context, void *shared) {
     const move *m = shared;
     int rank = lierne_context_get_rank(context);
     golden_case *c = &m->world->cases[rank];
-    const lierne_redistribute_spec spec = {.size = sizeof spec,
-                                           .src = m->layouts[0],
-                                           .dst = m->layouts[1],
-                                           .routing = test_routing()};
-    lierne_plan **plan = &m->world->plans[rank];
+    lierne_redistribute_spec spec = {.size = sizeof spec,
+                                     .src = m->layouts[0],
+                                     .dst = m->layouts[1],
+                                     .routing = test_routing()};
+    lierne_plan **plan = &m->world->plans[rank], *changing;
     if (!golden_expect_status(c, "lierne_plan_create_redistribute",
                               lierne_plan_create_redistribute(plan, context, &spec), LIERNE_OK)) {
         return;
     }
-    expect_bytes(c, m, rank);
-    if (test_routing() != LIERNE_ROUTING_BALANCED) {
-        expect_moved(c, m, rank);
+    run_plan(c, m, *plan, rank);
+    if (!m->changes || m->world->connected ||
+        strcmp(lierne_plan_get_memory_kind(*plan), "host") != 0) {
+        return;
     }
-    execute(c, m, rank, LIERNE_DIRECTION_FORWARD);
-    execute(c, m, rank, LIERNE_DIRECTION_ADJOINT);
+    spec.max_segments = MOST_SEGMENTS;
+    spec.max_rows = MOST_ROWS;
+    if (golden_expect_status(c, "lierne_plan_create_redistribute",
+                             lierne_plan_create_redistribute(&changing, context, &spec),
+                             LIERNE_OK)) {
+        run_updates(c, m, changing, rank);
+    }
 }
 
 static void run(golden_case *c, move *m, int n) {
@@ -156,6 +199,9 @@ void golden_packed_move(golden_case *c) {
                                  LIERNE_OK);
         }
     }
+    m.changes = (m.sides[0].has_packing || m.sides[1].has_packing) &&
+                test_routing() != LIERNE_ROUTING_BALANCED && !getenv("LIERNE_TEST_EXECUTOR");
+    m.segments = m.sides[0].segments;
     if (!c->failed) {
         run(c, &m, n);
     }

@@ -106,6 +106,14 @@ static void plain_packing(packed_side *side, const packed_tokens *tokens) {
 }
 
 void packed_random_packing(packed_random *random, packed_side *side, const packed_tokens *tokens) {
+    side->store = (lierne_packing_store)(packed_draw(random, 4) == 0);
+    side->padding = (lierne_padding)(packed_draw(random, 3) == 0);
+    side->row_order = (lierne_row_order)(side->store == LIERNE_PACKING_STORE_PADDED &&
+                                         packed_draw(random, 4) == 0);
+    packed_random_lengths(random, side, tokens);
+}
+
+void packed_random_lengths(packed_random *random, packed_side *side, const packed_tokens *tokens) {
     if (side->plain) {
         plain_packing(side, tokens);
         return;
@@ -114,10 +122,6 @@ void packed_random_packing(packed_random *random, packed_side *side, const packe
     bool lead = packed_draw(random, 3) == 0, permute = packed_draw(random, 3) == 0;
     side->aligned = packed_draw(random, 2);
     side->align = side->aligned ? grain : 0;
-    side->store = (lierne_packing_store)(packed_draw(random, 4) == 0);
-    side->padding = (lierne_padding)(packed_draw(random, 3) == 0);
-    side->row_order = (lierne_row_order)(side->store == LIERNE_PACKING_STORE_PADDED &&
-                                         packed_draw(random, 4) == 0);
     for (int64_t i = 0; i < tokens->n; i++) {
         int64_t a = tokens->cu[i + 1] - tokens->cu[i];
         side->lead[i] = lead ? packed_draw(random, 4) : 0;

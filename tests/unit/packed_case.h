@@ -55,8 +55,10 @@ int64_t packed_draw(packed_random *random, int64_t n);
 void packed_random_tokens(packed_random *random, packed_tokens *tokens);
 /* Placements and grid; destination: without PARTIAL. */
 void packed_random_side(packed_random *random, packed_side *side, int world, bool destination);
-/* A packing of these segments for the placements of the side. */
+/* A packing of these segments for the placements of the side. lengths: the same, but of the store,
+ * padding and order of rows that the side has. */
 void packed_random_packing(packed_random *random, packed_side *side, const packed_tokens *tokens);
+void packed_random_lengths(packed_random *random, packed_side *side, const packed_tokens *tokens);
 
 /* The buffer of a rank by the oracle; false if a zigzag does not divide on some rank. */
 bool packed_divides(const packed_side *side, const packed_tokens *tokens);

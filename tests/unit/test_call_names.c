@@ -218,6 +218,7 @@ static void plan_badly(const world *w) {
     BAD(lierne_plan_update_counts, w->plan, NULL);
     BAD(lierne_plan_update_graph, w->plan, &graph);
     BAD(lierne_plan_update_shape, w->plan, NULL);
+    BAD(lierne_plan_update_segments, w->plan, NULL);
 }
 
 static void ask_plans_badly(const world *w) {

@@ -180,7 +180,8 @@ static void open_pair(pair *p, lierne_route *first, lierne_route *second) {
     for (int r = 0; r < 2; r++) {
         const lierne_route *route = p->routes[r];
         lierne_context *context = lierne_sim_get_context(p->sim, r);
-        assert_ok(lierne_execution_create(&p->e[r], context, NULL, &route, 1, 1, "sum", NULL));
+        assert_ok(
+            lierne_execution_create(&p->e[r], context, NULL, &route, 1, 1, "sum", NULL, NULL));
     }
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 400, GARBAGE = 999999 };
+enum { SEEDS = 400, UPDATES = 20, GARBAGE = 999999 };
 
 typedef struct packed_case {
     int world;
@@ -225,6 +225,97 @@ Test(packed, random_pairs_of_layouts) {
     size_t live = lierne_mem_live();
     for (uint64_t seed = first; seed < end; seed++) {
         run_seed(seed);
+    }
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* What an update does without memory: the first allocation would fail, and be noticed here. */
+static lierne_status update_rank(const packed_case *c, lierne_plan *plan) {
+    const lierne_segments segments = packed_segments(&c->tokens);
+    const lierne_packing src = packed_packing(&c->sides[0]), dst = packed_packing(&c->sides[1]);
+    const lierne_segments_update update = {.size = sizeof update,
+                                           .segments = &segments,
+                                           .src = c->sides[0].plain ? NULL : &src,
+                                           .dst = c->sides[1].plain ? NULL : &dst};
+    void *memory;
+    lierne_mem_fail_at(1);
+    lierne_status status = lierne_plan_update_segments(plan, &update);
+    cr_assert_eq(lierne_alloc(&memory, 1, 1), LIERNE_ERR_NO_MEMORY, "an update allocates");
+    lierne_mem_fail_at(0);
+    return status;
+}
+
+/* Other segments, or a description that is rejected on every rank and changes nothing. */
+static void update_case(packed_case *c, lierne_plan **plans, packed_random *random, uint64_t seed) {
+    const packed_case old = *c;
+    int64_t width = c->tokens.width;
+    c->tokens = (packed_tokens){0};
+    packed_random_tokens(random, &c->tokens);
+    c->tokens.width = width;
+    bool divides = true;
+    for (int s = 0; s < 2; s++) {
+        packed_random_lengths(random, &c->sides[s], &c->tokens);
+        divides = divides && packed_divides(&c->sides[s], &c->tokens);
+    }
+    for (int r = 0; r < c->world; r++) {
+        lierne_status status = update_rank(c, plans[r]);
+        cr_assert_eq(status, divides ? LIERNE_OK : LIERNE_ERR_INDIVISIBLE, "seed %d, rank %d: %s",
+                     (int)seed, r, divides ? lierne_last_error() : "not rejected");
+    }
+    if (!divides) {
+        *c = old;
+    }
+    for (int r = 0; r < c->world; r++) {
+        packed_fill_buffer(&c->buffers[0][r], &c->sides[0], &c->tokens, r);
+        packed_fill_buffer(&c->buffers[1][r], &c->sides[1], &c->tokens, r);
+    }
+    run_plans(c, plans, seed);
+}
+
+static void run_updates(uint64_t seed) {
+    static packed_case c;
+    packed_random random = {.state = mix(seed + 1)};
+    lierne_layout *layouts[2] = {NULL, NULL};
+    lierne_plan *plans[PACKED_WORLD];
+    lierne_sim *sim;
+    c = (packed_case){.world = 1 + (int)packed_draw(&random, PACKED_WORLD)};
+    packed_random_tokens(&random, &c.tokens);
+    for (int s = 0; s < 2; s++) {
+        packed_random_side(&random, &c.sides[s], c.world, true);
+        packed_random_packing(&random, &c.sides[s], &c.tokens);
+    }
+    if (!(c.sides[0].plain && c.sides[1].plain) && make_layouts(&c, layouts, seed)) {
+        const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                               .src = layouts[0],
+                                               .dst = layouts[1],
+                                               .max_segments = PACKED_SEGMENTS,
+                                               .max_rows = PACKED_ROWS};
+        cr_assert_eq(lierne_sim_create(&sim, c.world, NULL), LIERNE_OK);
+        for (int r = 0; r < c.world; r++) {
+            cr_assert_eq(lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r),
+                                                         &spec),
+                         LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
+        }
+        for (int i = 0; i < UPDATES; i++) {
+            update_case(&c, plans, &random, seed);
+        }
+        for (int r = 0; r < c.world; r++) {
+            cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+        }
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    }
+    lierne_layout_destroy(layouts[0]);
+    lierne_layout_destroy(layouts[1]);
+}
+
+/* Sequences of updates of one plan. LIERNE_SEED and LIERNE_SEEDS as above, for a tenth of them. */
+Test(packed, random_updates) {
+    const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
+    uint64_t first = one ? strtoull(one, NULL, 10) : 0;
+    uint64_t end = one ? first + 1 : many ? strtoull(many, NULL, 10) / 10 : SEEDS / 10;
+    size_t live = lierne_mem_live();
+    for (uint64_t seed = first; seed < end; seed++) {
+        run_updates(seed);
     }
     cr_assert_eq(lierne_mem_live(), live);
 }

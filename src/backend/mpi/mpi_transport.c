@@ -106,9 +106,11 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
 
 static lierne_status fail_slot(const batch *b, const slot *s, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
-    int length;
+    int length, kind = MPI_SUCCESS;
     MPI_Error_string(code, text, &length);
-    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: %s rank %d with tag %d: %s",
+    MPI_Error_class(code, &kind);
+    return LIERNE_FAIL(kind == MPI_ERR_TRUNCATE ? LIERNE_ERR_MISMATCH : LIERNE_ERR_TRANSPORT,
+                       "rank %d: %s rank %d with tag %d: %s",
                        lierne_mpi_name(b->state, b->state->rank),
                        s->receives ? "receiving from" : "sending to",
                        lierne_mpi_name(b->state, s->peer), s->tag, text);
@@ -165,7 +167,7 @@ static lierne_status check_piece(const batch *b, const piece *p, int code,
     }
     MPI_Get_count(status, MPI_BYTE, &got);
     if (got != p->bytes) {
-        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "rank %d expects %d bytes from rank %d with tag %d and received %d",
                            lierne_mpi_name(b->state, b->state->rank), p->bytes,
                            lierne_mpi_name(b->state, s->peer), s->tag, got);

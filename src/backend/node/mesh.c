@@ -140,7 +140,7 @@ static lierne_status find_receive(lierne_mesh *m, int peer) {
     lierne_mesh_peer *p = &m->peers[peer];
     lierne_mesh_request *r = find_tag(&p->receives, p->header.tag);
     if (r && r->bytes != p->header.bytes) {
-        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "rank %d expects %zu bytes from rank %d and received %zu",
                            name_of(m, m->rank), r->bytes, name_of(m, peer),
                            (size_t)p->header.bytes);
@@ -258,7 +258,7 @@ static lierne_status post_receive(lierne_mesh *m, lierne_mesh_request **out, voi
     lierne_mesh_peer *p = &m->peers[from];
     lierne_mesh_request *r, *early = find_tag(&p->unexpected, tag);
     if (early && early->bytes != bytes) {
-        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "rank %d expects %zu bytes from rank %d and received %zu",
                            name_of(m, m->rank), bytes, name_of(m, from), early->bytes);
     }

@@ -80,6 +80,10 @@ typedef struct lierne_shm_message {
     lierne_way way; /* of what was found: the line is the sender's again once it was taken */
     const lierne_part *theirs;
     lierne_part *shown;
+    /* Of one that varies: the sender's part as the receiver knows it. */
+    bool varies;
+    lierne_part frame;
+    lierne_block frame_block;
 } lierne_shm_message;
 
 /* shm_send.c. Whether the message is to be packed whatever memory it is in, its lines, and the

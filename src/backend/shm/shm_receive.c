@@ -99,7 +99,7 @@ static lierne_status begin_receive(const lierne_shm *shm, lierne_shm_message *m)
     const lierne_line *line = m->found->line;
     m->way = (lierne_way)line->way;
     if (line->bytes != m->bytes) {
-        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "%zu bytes are expected of rank %d, which sends %llu", m->bytes,
                            lierne_members_rank(&shm->members, m->peer->index),
                            (unsigned long long)line->bytes);

@@ -13,10 +13,11 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
     }
     m->scattered = run < LIERNE_LEAST_RUN && run < m->bytes;
     m->pulled = shm->pulls && run >= LIERNE_LEAST_PULL;
-    m->nlines = m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_LINES : 1;
-    m->slot_bytes = m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
-                    : m->pulled                                   ? 0
-                                                                  : 2 * LIERNE_PIECE_BYTES;
+    m->nlines = m->bytes <= LIERNE_SLOT_BYTES && !m->varies ? LIERNE_LINES : 1;
+    m->slot_bytes = m->varies ? (shm->pulls ? LIERNE_SLOT_BYTES : 2 * LIERNE_PIECE_BYTES)
+                    : m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
+                    : m->pulled                                     ? 0
+                                                                    : 2 * LIERNE_PIECE_BYTES;
 }
 
 /* Writes where the parts are in the segment; false if one of them is elsewhere. */

@@ -189,6 +189,15 @@ static lierne_status list_packed(lierne_shm_message *m, const lierne_part *parts
     return LIERNE_OK;
 }
 
+/* Of a message that varies. */
+static void set_length(const lierne_shm *shm, lierne_shm_message *m, size_t bytes) {
+    m->bytes = bytes;
+    m->spans[0] = (lierne_span){0, (int64_t)bytes};
+    m->frame_block = lierne_block_range(0, (int64_t)bytes);
+    *(lierne_block *)m->packed[0].blocks = m->frame_block;
+    m->pulled = shm->pulls;
+}
+
 static lierne_status describe_line(void *self, const lierne_posting *p, lierne_record *record) {
     batch *b = self;
     lierne_shm_message *m = &b->messages[p->slot];
@@ -197,17 +206,24 @@ static lierne_status describe_line(void *self, const lierne_posting *p, lierne_r
     m->receives = p->receives;
     m->bytes = p->bytes;
     m->nparts = p->nparts;
+    m->varies = p->varies;
     LIERNE_TRY(lierne_alloc(&m->spans, m->nparts, sizeof *m->spans));
     LIERNE_TRY(lierne_alloc(&m->at, m->nparts, sizeof *m->at));
     LIERNE_TRY(lierne_alloc(&m->shown, m->nparts, sizeof *m->shown));
-    if (p->receives) {
-        lierne_shm_size_slot(b->shm, m, p->parts);
-        return list_packed(m, p->parts);
-    }
     lierne_shm_size_slot(b->shm, m, p->parts);
-    LIERNE_TRY(span_parts(m, p->parts));
-    if (m->scattered || m->bytes <= LIERNE_SLOT_BYTES) {
+    if (p->receives || p->varies || m->scattered || m->bytes <= LIERNE_SLOT_BYTES) {
         LIERNE_TRY(list_packed(m, p->parts));
+    }
+    if (p->varies) {
+        m->frame = p->parts[0];
+        m->frame.blocks = &m->frame_block;
+        set_length(b->shm, m, p->bytes);
+    }
+    if (p->receives) {
+        return LIERNE_OK;
+    }
+    if (!p->varies) {
+        LIERNE_TRY(span_parts(m, p->parts));
     }
     for (unsigned k = 0; k < m->nlines; k++) {
         lierne_own_line *own = &m->mine[k];
@@ -248,8 +264,10 @@ static lierne_status connect_ends(void *self, const lierne_remote *remotes, size
         if (!m->receives) {
             continue;
         }
-        LIERNE_TRY(span_parts(m, remotes[i].parts));
-        m->theirs = remotes[i].parts;
+        if (!m->varies) {
+            LIERNE_TRY(span_parts(m, remotes[i].parts));
+        }
+        m->theirs = m->varies ? &m->frame : remotes[i].parts;
         m->nviews = remotes[i].nrecords * m->nlines;
         LIERNE_TRY(lierne_alloc(&m->views, m->nviews, sizeof *m->views));
         for (size_t k = 0; k < m->nviews; k++) {
@@ -261,6 +279,14 @@ static lierne_status connect_ends(void *self, const lierne_remote *remotes, size
         b->messages[i].answered = answers(b, b->messages[i].peer, n);
     }
     return LIERNE_OK;
+}
+
+static void resize_shm(void *self, const lierne_posting *p) {
+    batch *b = self;
+    lierne_shm_message *m = &b->messages[p->slot];
+    if (m->packed) { /* it is described */
+        set_length(b->shm, m, p->bytes);
+    }
 }
 
 /* Every line is written before anybody is woken: a fence costs as much as a short message. */
@@ -466,6 +492,7 @@ const lierne_transport lierne_shm_transport = {
     .batch_destroy = batch_destroy,
     .post = post_shm,
     .poll = poll_lines,
+    .resize = resize_shm,
     .wait = wait_step,
     .connects = &connects,
     .exposes = &exposes,

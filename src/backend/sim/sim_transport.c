@@ -67,7 +67,7 @@ static lierne_status post_sim(void *self, int match, const lierne_posting *posti
 static lierne_status deliver(const batch *b, const slot *s, lierne_sim_message *m) {
     lierne_status status = LIERNE_OK;
     if (m->bytes != s->bytes) {
-        status = LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+        status = LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                              "rank %d expects %zu bytes from rank %d and received %zu",
                              lierne_sim_name(b->rank->world, b->rank->rank), s->bytes,
                              lierne_sim_name(b->rank->world, s->peer), m->bytes);

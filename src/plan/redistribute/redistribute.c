@@ -4,12 +4,15 @@
 #include "layout/layout.h"
 #include "plan/plan.h"
 #include "plan/redistribute/redistribute_check.h"
+#include "plan/redistribute/varying_plan.h"
 #include "plan/spec_table.h"
 
 static const lierne_spec_entry numbers[] = {
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_inflight, INFLIGHT, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, routing, INT, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, shared_output, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_segments, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_rows, I64, COMPARED),
 };
 static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 
@@ -27,6 +30,7 @@ typedef struct saved_layouts {
     lierne_saved_spec base;
     lierne_redistribute_spec spec;
     lierne_layout *own[4];
+    lierne_varying_plan *varying; /* where segments change */
 } saved_layouts;
 
 static lierne_layout without_partial(const lierne_layout *layout) {
@@ -50,6 +54,13 @@ static lierne_status take_spec(lierne_redistribute_spec *spec,
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s is NULL: give both layouts of the adjoint, or neither",
                            spec->adjoint_src ? "adjoint_dst" : "adjoint_src");
+    }
+    if (spec->max_segments < 0 || spec->max_rows < 0 ||
+        (spec->max_segments > 0) != (spec->max_rows > 0)) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "max_segments is %lld and max_rows %lld: both must be above 0, or both 0",
+            (long long)spec->max_segments, (long long)spec->max_rows);
     }
     LIERNE_TRY(lierne_plan_check_routing(spec->routing));
     return lierne_plan_check_inflight(spec->max_inflight);
@@ -88,8 +99,8 @@ static lierne_status check_layouts(const layouts *l, const lierne_context *conte
     return check_grid(context, "the grid of adjoint_dst", l->adjoint_dst);
 }
 
-static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
-                                const lierne_redistribute_spec *spec) {
+static lierne_status describe(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
+                              const lierne_redistribute_spec *spec) {
     take_layouts(l, spec);
     LIERNE_TRY(check_layouts(l, context));
     LIERNE_TRY(
@@ -100,6 +111,12 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
     parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
+    return LIERNE_OK;
+}
+
+static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
+                                const lierne_redistribute_spec *spec) {
+    LIERNE_TRY(describe(parts, l, context, spec));
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
                                              l->src, l->dst, spec->routing,
                                              (spec->shared_output & LIERNE_SHARING_FORWARD) != 0));
@@ -113,6 +130,7 @@ static void destroy_saved(lierne_saved_spec *base) {
     for (int i = 0; i < 4; i++) {
         lierne_layout_destroy(saved->own[i]);
     }
+    lierne_varying_plan_destroy(saved->varying);
     lierne_mem_free(saved);
 }
 
@@ -153,6 +171,10 @@ static lierne_status reshape(const lierne_saved_spec *base, lierne_context *cont
                              const int64_t *shape, lierne_plan_parts *parts) {
     saved_layouts *next;
     layouts l;
+    if (((const saved_layouts *)base)->varying) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "the plan has max_segments: only its segments can be updated");
+    }
     LIERNE_TRY(save(&next, &((const saved_layouts *)base)->spec, shape));
     parts->saved_spec = &next->base;
     return plan_sides(parts, &l, context, &next->spec);
@@ -162,10 +184,21 @@ static lierne_status plan_and_save(lierne_plan_parts *parts, layouts *l,
                                    const lierne_context *context,
                                    const lierne_redistribute_spec *spec) {
     saved_layouts *saved;
-    LIERNE_TRY(plan_sides(parts, l, context, spec));
+    if (spec->max_segments == 0) {
+        LIERNE_TRY(plan_sides(parts, l, context, spec));
+    } else {
+        LIERNE_TRY(describe(parts, l, context, spec));
+    }
     LIERNE_TRY(save(&saved, spec, NULL));
     parts->saved_spec = &saved->base;
-    return LIERNE_OK;
+    return spec->max_segments == 0
+               ? LIERNE_OK
+               : lierne_varying_plan_create(&saved->varying, parts, context, spec);
+}
+
+lierne_varying_plan *lierne_varying_plan_of(const lierne_plan *plan) {
+    const lierne_saved_spec *saved = lierne_plan_saved_spec(plan, destroy_saved);
+    return saved ? ((const saved_layouts *)saved)->varying : NULL;
 }
 
 lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,

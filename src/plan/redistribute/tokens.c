@@ -137,21 +137,51 @@ static lierne_layout without_axis(const lierne_layout *layout, int axis) {
     return other;
 }
 
-/* What two cells have in common of the other axes. */
-static lierne_status find_columns(lierne_overlaps *columns, const lierne_tokens *t,
-                                  const lierne_cell *const cells[2]) {
-    lierne_boxes boxes[2] = {{0}, {0}};
-    lierne_status status = LIERNE_OK;
-    int naxes = t->locators[0].layout->naxes;
-    for (int s = 0; s < 2 && status == LIERNE_OK; s++) {
-        const lierne_layout layout = without_axis(t->locators[s].layout, t->axis);
-        status = lierne_layout_cell_boxes(&layout, cells[s], &boxes[s], NULL);
+void lierne_tokens_shares(lierne_pieces *pieces, const lierne_layout *layout, int axis,
+                          const lierne_cell *cell) {
+    lierne_axis_whole(layout, axis, pieces);
+    for (int i = 0; i < layout->ncuts; i++) {
+        int d = layout->cuts[i];
+        if (layout->placements[d].axis == axis) {
+            lierne_axis_cut(layout, d, cell->coords[d], pieces);
+        }
+    }
+}
+
+int64_t lierne_tokens_rows(const lierne_layout *layout, int axis, const lierne_cell *cell) {
+    lierne_pieces pieces;
+    if (lierne_is_packed(layout, axis)) {
+        return lierne_packed_length(layout, cell);
+    }
+    lierne_tokens_shares(&pieces, layout, axis, cell);
+    return layout->full_axes >> axis & 1 ? layout->shape[axis] : lierne_pieces_length(&pieces);
+}
+
+lierne_status lierne_tokens_cell_columns(lierne_boxes *out, int64_t *shape, int axis,
+                                         const lierne_layout *layout, const lierne_cell *cell) {
+    const lierne_layout others = without_axis(layout, axis);
+    return lierne_layout_cell_boxes(&others, cell, out, shape);
+}
+
+lierne_status lierne_tokens_cells(lierne_cells *out, int axis, const lierne_layout *layout,
+                                  const lierne_layout *other, const lierne_cell *cell) {
+    const lierne_layout a = without_axis(layout, axis), b = without_axis(other, axis);
+    return lierne_layout_overlapping(out, &a, &b, cell);
+}
+
+lierne_status lierne_tokens_columns(lierne_overlaps *out, int axis, const lierne_layout *from,
+                                    const lierne_layout *to, const lierne_cell *from_cell,
+                                    const lierne_cell *to_cell) {
+    lierne_boxes a = {0}, b = {0};
+    lierne_status status = lierne_tokens_cell_columns(&a, NULL, axis, from, from_cell);
+    if (status == LIERNE_OK) {
+        status = lierne_tokens_cell_columns(&b, NULL, axis, to, to_cell);
     }
     if (status == LIERNE_OK) {
-        status = lierne_boxes_intersect(naxes, &boxes[0], &boxes[1], columns);
+        status = lierne_boxes_intersect(from->naxes, &a, &b, out);
     }
-    lierne_mem_free(boxes[0].at);
-    lierne_mem_free(boxes[1].at);
+    lierne_mem_free(a.at);
+    lierne_mem_free(b.at);
     return status;
 }
 
@@ -175,8 +205,11 @@ lierne_status lierne_tokens_boxes(lierne_overlaps *out, const lierne_tokens *t,
     const lierne_cell *const cells[2] = {from, to};
     lierne_overlaps columns = {0};
     size_t part = lierne_locator_part(&t->locators[t->other], cells[t->other]);
-    lierne_status status =
-        t->first[part] < t->first[part + 1] ? find_columns(&columns, t, cells) : LIERNE_OK;
+    lierne_status status = LIERNE_OK;
+    if (t->first[part] < t->first[part + 1]) {
+        status = lierne_tokens_columns(&columns, t->axis, t->locators[0].layout,
+                                       t->locators[1].layout, from, to);
+    }
     if (status == LIERNE_OK) {
         status = add_boxes(out, t, part, &columns);
     }

@@ -28,6 +28,20 @@ int lierne_tokens_axis(const lierne_layout *from, const lierne_layout *to);
 lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const layouts[2], int own,
                                    const lierne_cell *cell, const lierne_cell *mine);
 void lierne_tokens_destroy(lierne_tokens *t);
+/* Rows of the axis, packed or not, in the buffer of a cell's ranks. */
+int64_t lierne_tokens_rows(const lierne_layout *layout, int axis, const lierne_cell *cell);
+/* The pieces of an ordinary axis that a cell has. */
+void lierne_tokens_shares(lierne_pieces *pieces, const lierne_layout *layout, int axis,
+                          const lierne_cell *cell);
+/* Of the axes that are not packed: what two cells have in common, what one has in its buffer of
+ * this shape, and the cells of a layout that have something of another one's. */
+lierne_status lierne_tokens_columns(lierne_overlaps *out, int axis, const lierne_layout *from,
+                                    const lierne_layout *to, const lierne_cell *from_cell,
+                                    const lierne_cell *to_cell);
+lierne_status lierne_tokens_cell_columns(lierne_boxes *out, int64_t *shape, int axis,
+                                         const lierne_layout *layout, const lierne_cell *cell);
+lierne_status lierne_tokens_cells(lierne_cells *out, int axis, const lierne_layout *layout,
+                                  const lierne_layout *other, const lierne_cell *cell);
 /* What the cell has in common with one of the other side, as boxes: of each piece those of the
  * other axes. Their order is the same for both cells. */
 lierne_status lierne_tokens_boxes(lierne_overlaps *out, const lierne_tokens *t,

@@ -74,9 +74,12 @@ static void list_postings(lierne_execution *e, const lierne_phase *phase) {
                              .receives = i < phase->first + phase->nrecvs,
                              .bytes = (size_t)m->bytes,
                              .data = slot_of(e, m),
-                             .parts = batch->parts ? &batch->parts[m->first] : NULL,
-                             .nparts = m->count,
-                             .in_window = m->in_window};
+                             .parts = e->varying     ? &e->frames[i].part
+                                      : batch->parts ? &batch->parts[m->first]
+                                                     : NULL,
+                             .nparts = e->varying ? 1 : m->count,
+                             .in_window = m->in_window,
+                             .varies = e->varying != NULL};
         e->flight.ordered += batch->transport->ordered;
     }
 }

@@ -132,7 +132,7 @@ static lierne_status describe_messages(lierne_connection *c, const lierne_connec
         if (!d) {
             return LIERNE_ERR_NO_MEMORY;
         }
-        if (sends) {
+        if (sends && !e->varying) {
             LIERNE_TRY(write_parts(d, &e->batches[m->batch].parts[m->first], m->count));
         }
         LIERNE_TRY(write_records(c, d, side, m));
@@ -258,7 +258,7 @@ static lierne_status read_messages(lierne_connected_side *side, size_t each, boo
                                "rank %d: rank %d has not described its messages with this rank",
                                walk.execution->context->rank, m->peer);
         }
-        if (!sends) {
+        if (!sends && !walk.execution->varying) {
             LIERNE_TRY(read_parts(r, side, m));
             remote->parts = &side->parts[m->first];
             remote->nparts = m->count;

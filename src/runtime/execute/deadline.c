@@ -96,6 +96,19 @@ static lierne_status time_out(const lierne_execution *e) {
                        missing);
 }
 
+/* Of one that varies, any rank that has a part may have found that the ranks differ. */
+static lierne_status check_parts(const lierne_execution *e) {
+    const lierne_varying *v = e->varying;
+    for (int i = 0; v && i < 2; i++) {
+        for (int rank = v->first[i]; rank < v->first[i] + v->count[i]; rank++) {
+            if (rank != e->context->rank) {
+                LIERNE_TRY(lierne_context_gave_up(e->context, rank));
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */
 static lierne_status check_given_up(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
@@ -111,7 +124,7 @@ static lierne_status check_given_up(const lierne_execution *e) {
             LIERNE_TRY(lierne_context_gave_up(e->context, e->messages.at[i].peer));
         }
     }
-    return LIERNE_OK;
+    return check_parts(e);
 }
 
 /* The error of a peer that this rank waits for and whose process has ended. */

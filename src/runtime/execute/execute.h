@@ -7,6 +7,7 @@
 #include "route/route.h"
 #include "runtime/context/context.h"
 #include "runtime/execute/shared_output.h"
+#include "runtime/execute/varying.h"
 
 typedef struct lierne_execution lierne_execution;
 
@@ -21,11 +22,13 @@ typedef struct lierne_spare {
 /* Creates an execution of n routes that run together, with one message per peer where each route
  * has one. It keeps pointers to the routes. each: executions of these routes, of which this is one.
  * name appears in messages ("forward"). domain: of its messages; NULL: the context's own. spare,
- * which may be NULL, is used if it is large enough, and NULL then. */
+ * which may be NULL, is used if it is large enough, and NULL then. varying: NULL, or of one route
+ * of one stage whose blocks change, from `in` to `out`; it outlives the execution. */
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
                                       const lierne_domain *domain,
                                       const lierne_route *const *routes, size_t n, size_t each,
-                                      const char *name, lierne_spare *spare);
+                                      const char *name, lierne_spare *spare,
+                                      const lierne_varying *varying);
 void lierne_execution_destroy(lierne_execution *e);
 /* Makes an output part of an execution of one route: it is destroyed with it, and where a peer may
  * still write there, its memory stays. */
@@ -54,6 +57,11 @@ int64_t lierne_execution_window_bytes(const lierne_execution *execution);
  * is longer than when the execution was created. Errors, of a memory kind that records work:
  * NO_MEMORY, TRANSPORT; the execution must not run then. */
 lierne_status lierne_execution_resize(lierne_execution *e);
+/* The same for one that varies, after its blocks, their number and the stamp changed: the ranks do
+ * not meet, and nothing is allocated. can_vary: UNSUPPORTED in a context of which some memory,
+ * stream or transport cannot do so. */
+void lierne_execution_vary(lierne_execution *e);
+lierne_status lierne_execution_can_vary(const lierne_context *context);
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received);
 
 /* Moves what n executions have allocated into the heap of the context, which all ranks grow as far

@@ -43,6 +43,7 @@ typedef struct lierne_coalesced_message {
     int64_t predecessor; /* message whose staging slot it reuses; -1: a slot of its own */
     int64_t pipeline;    /* number of its pipeline; -1: posted when the phase begins */
     int64_t successor;   /* the next message of the pipeline; -1: none */
+    bool skipped;        /* it has no elements, of an execution that varies */
 } lierne_coalesced_message;
 
 /* Long staged messages with one peer share a few staging slots, which stay in the cache. The first
@@ -122,6 +123,12 @@ typedef struct lierne_range {
 
 /* Sums that read contributions where they are exposed (fused_sums.c). */
 typedef struct lierne_fused_sums lierne_fused_sums;
+
+/* What a transport sees of a message of an execution that varies: bytes in a row. */
+typedef struct lierne_frame {
+    lierne_part part;
+    lierne_block block;
+} lierne_frame;
 
 /* What blocking calls with short messages need (short_call.c). */
 typedef struct lierne_short_call lierne_short_call;
@@ -228,6 +235,8 @@ struct lierne_execution {
     lierne_execution_memory memory; /* scratch of the subroutes, then staging slots */
     lierne_execution_memory host;   /* staging slots of messages that are staged there */
     lierne_shared_output *output;   /* or NULL: the caller's */
+    const lierne_varying *varying;  /* or NULL */
+    lierne_frame *frames;           /* of each message, where it varies */
     lierne_contribution *contributions;
     lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
     lierne_short_call *short_call; /* or NULL: some message is not short */
@@ -330,6 +339,16 @@ void lierne_execution_enter_stage(lierne_execution *e);
 void lierne_execution_leave_stage(lierne_execution *e);
 /* The error of a sender of the current phase that gave up. */
 lierne_status lierne_execution_check_senders(const lierne_execution *e);
+/* Of an execution that varies (varying.c). Adds the messages of the ring to the phase that is being
+ * made, reserves its memory and frames, and deals slots. */
+lierne_status lierne_varying_add_ring(lierne_execution *e, bool sends);
+lierne_status lierne_varying_reserve(lierne_execution *e);
+/* Before a message is posted, and when one arrived. Errors: MISMATCH. */
+void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_message *m);
+lierne_status lierne_varying_deliver(const lierne_execution *e, size_t message);
+/* Packs a message's segments to a place, or unpacks them from there. */
+void lierne_execution_pack(const lierne_execution *e, const lierne_coalesced_message *m,
+                           char *staged, bool unpack);
 /* Short calls: prepares what it needs, if all messages are short; frees it. */
 lierne_status lierne_short_call_create(lierne_execution *e);
 void lierne_short_call_destroy(lierne_execution *e);

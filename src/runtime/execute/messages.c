@@ -20,32 +20,6 @@ static const char *start_of(const lierne_execution *e, const lierne_coalesced_me
     return base ? base + (size_t)offset * segment->subroute->size : NULL;
 }
 
-/* Packs a message's segments into its staging slot, or unpacks them. */
-static void pack_message(const lierne_execution *e, const lierne_coalesced_message *m,
-                         bool unpack) {
-    char *staged = e->memory.at + m->staging;
-    for (size_t i = 0; i < m->count; i++) {
-        const lierne_segment *segment = &e->segments.at[m->first + i];
-        const lierne_subroute *subroute = segment->subroute;
-        const lierne_message *message = segment->message;
-        int64_t offset = 0;
-        for (size_t b = 0; b < message->blocks.count; b++) {
-            const lierne_block *block = &message->blocks.at[b];
-            lierne_block packed = lierne_block_packed(block, offset);
-            if (unpack) {
-                e->context->memory->copy(subroute->size, subroute->base[message->buffer], block,
-                                         staged, &packed);
-            } else {
-                e->context->memory->copy(subroute->size, staged, &packed,
-                                         lierne_execution_readable(subroute, message->buffer),
-                                         block);
-            }
-            offset += lierne_block_elements(block);
-        }
-        staged += (size_t)message->elements * subroute->size;
-    }
-}
-
 void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
                                    const lierne_part *part) {
     const lierne_message *message = segment->message;
@@ -80,7 +54,7 @@ void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_
     if (lierne_execution_exposes(e, m)) {
         copy_exposed(e, m);
     } else if (m->staging >= 0 && !lierne_execution_launches(e)) {
-        pack_message(e, m, true);
+        lierne_execution_pack(e, m, e->memory.at + m->staging, true);
     }
 }
 
@@ -97,12 +71,16 @@ static void set_bases(const lierne_execution *e, const lierne_coalesced_message 
  */
 static const lierne_posting *refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
     lierne_posting *posting = &e->batches[m->batch].postings[m->slot];
+    if (e->varying) {
+        lierne_varying_refresh(e, m);
+        return posting;
+    }
     if (m->in_window) {
         posting->data = NULL;
     } else if (m->staging < 0) {
         posting->data = (char *)start_of(e, m);
     } else if (!posting->receives && !lierne_execution_launches(e)) {
-        pack_message(e, m, false);
+        lierne_execution_pack(e, m, e->memory.at + m->staging, false);
     }
     if (posting->parts) {
         set_bases(e, m);
@@ -144,7 +122,7 @@ lierne_status lierne_execution_post_pipeline(lierne_execution *e,
 /* Whether a message is posted when its phase begins. */
 static bool posted_at_once(const lierne_execution *e, const lierne_coalesced_message *m,
                            size_t index) {
-    return m->pipeline < 0 || index < e->pipelines.at[m->pipeline].first;
+    return !m->skipped && (m->pipeline < 0 || index < e->pipelines.at[m->pipeline].first);
 }
 
 /* Posts the messages of the phase that one transport serves and that need not wait for a slot. */

@@ -32,6 +32,10 @@ int64_t lierne_execution_expect_phase(lierne_execution *e) {
     int64_t bytes = 0;
     e->cursor.arriving = 0;
     for (size_t i = phase->first; i < phase->first + n; i++) {
+        if (e->messages.at[i].skipped) {
+            e->flight.waiting[i] = LIERNE_WAIT_NONE;
+            continue;
+        }
         bool receives = i < phase->first + phase->nrecvs;
         bool later = !receives && lingers(e, &e->messages.at[i]);
         e->cursor.arriving += receives ? e->messages.at[i].bytes : 0;
@@ -159,11 +163,24 @@ static lierne_status complete_message(lierne_execution *e, size_t index) {
     }
     const lierne_phase *phase = &e->phases.at[e->cursor.phase];
     e->flight.pending--;
-    if (index < phase->first + phase->nrecvs) {
+    if (index < phase->first + phase->nrecvs && e->varying) {
+        LIERNE_TRY(lierne_varying_deliver(e, index));
+    } else if (index < phase->first + phase->nrecvs) {
         lierne_execution_deliver(e, m);
     }
     return m->pipeline < 0 ? LIERNE_OK
                            : lierne_execution_post_pipeline(e, &e->pipelines.at[m->pipeline]);
+}
+
+/* Of messages of other lengths than are expected: where each rank plans alone, the ranks planned
+ * from different descriptions; elsewhere that cannot be. */
+static lierne_status name_fault(const lierne_execution *e, lierne_status status) {
+    char text[LIERNE_MESSAGE_SIZE];
+    if (status != LIERNE_ERR_MISMATCH || !e->varying) {
+        return status == LIERNE_ERR_MISMATCH ? LIERNE_ERR_TRANSPORT : status;
+    }
+    snprintf(text, sizeof text, "%s", lierne_error_text());
+    return LIERNE_FAIL(LIERNE_ERR_MISMATCH, "%.900s: their segments differ", text);
 }
 
 static lierne_status collect_messages(lierne_execution *e, bool *moved) {
@@ -171,7 +188,7 @@ static lierne_status collect_messages(lierne_execution *e, bool *moved) {
         lierne_execution_batch *batch = &e->batches[b];
         size_t n = 0;
         if (batch->batch) {
-            LIERNE_TRY(batch->transport->poll(batch->batch, batch->done, &n));
+            LIERNE_TRY(name_fault(e, batch->transport->poll(batch->batch, batch->done, &n)));
         }
         for (size_t i = 0; i < n; i++) {
             LIERNE_TRY(complete_message(e, batch->messages.at[batch->done[i]]));

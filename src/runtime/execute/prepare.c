@@ -159,8 +159,10 @@ static lierne_status add_phases(lierne_execution *e) {
     for (size_t i = 0; i < stages; i++) {
         lierne_phase phase = {.first = e->messages.count};
         LIERNE_TRY(add_messages(e, i, false));
+        LIERNE_TRY(e->varying ? lierne_varying_add_ring(e, false) : LIERNE_OK);
         phase.nrecvs = e->messages.count - phase.first;
         LIERNE_TRY(add_messages(e, i, true));
+        LIERNE_TRY(e->varying ? lierne_varying_add_ring(e, true) : LIERNE_OK);
         phase.nsends = e->messages.count - phase.first - phase.nrecvs;
         LIERNE_TRY(LIERNE_VEC_PUSH(&e->phases, phase));
     }
@@ -233,11 +235,19 @@ static lierne_status record(lierne_execution *e) {
 
 static lierne_status reserve_execution(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_execution_choose_transports(e));
-    LIERNE_TRY(reserve_memory(e, spare));
+    if (e->varying) {
+        LIERNE_TRY(lierne_varying_reserve(e));
+    } else {
+        LIERNE_TRY(reserve_memory(e, spare));
+    }
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
-    LIERNE_TRY(lierne_fused_sums_create(e));
-    LIERNE_TRY(lierne_short_call_create(e));
+    if (e->varying) {
+        lierne_execution_vary(e);
+    } else {
+        LIERNE_TRY(lierne_fused_sums_create(e));
+        LIERNE_TRY(lierne_short_call_create(e));
+    }
     LIERNE_TRY(lierne_alloc(&e->flight.waiting, e->messages.count, sizeof *e->flight.waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_stream_state(e));
@@ -302,6 +312,7 @@ static void drop_execution(lierne_activity *activity) {
         lierne_context_free_kept(e->context, e->host.at, true, quiet);
     }
     lierne_shared_output_destroy(e->output, quiet);
+    lierne_mem_free(e->frames);
     lierne_mem_free(e->flight.waiting);
     lierne_mem_free(e->contributions);
     lierne_fused_sums_destroy(e->fused);
@@ -352,7 +363,8 @@ void lierne_spare_free(lierne_context *context, lierne_spare *spare) {
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
                                       const lierne_domain *domain,
                                       const lierne_route *const *routes, size_t n, size_t each,
-                                      const char *name, lierne_spare *spare) {
+                                      const char *name, lierne_spare *spare,
+                                      const lierne_varying *varying) {
     lierne_execution *e;
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
@@ -363,6 +375,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->context = context;
     e->name = name;
     e->is_only = each == 1;
+    e->varying = varying;
     lierne_spare none = {0};
     lierne_status status = prepare_execution(e, routes, n, spare ? spare : &none);
     if (status != LIERNE_OK) {

@@ -34,6 +34,7 @@ typedef struct lierne_posting {
     size_t nparts;
     bool all_gathers; /* its stage is one: see lierne_transport_all_gathers */
     bool in_window;   /* packed in the window of the sender: see lierne_transport_windows */
+    bool varies;      /* bytes and data change between calls: see resize in lierne_transport */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
@@ -255,18 +256,22 @@ typedef struct lierne_transport {
     /* Starts messages. data and parts stay borrowed until poll returns the slot. Messages between
      * the same two ranks with the same match id match in the order in which they are posted, and
      * messages with different ids never do. Both ends must give the same size; otherwise post or
-     * poll returns TRANSPORT. */
+     * poll returns MISMATCH. */
     lierne_status (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
     /* Writes the slots that completed since the last poll into done, which has space for capacity
      * of them. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
 
-    /* Capabilities, or NULL. The first two are one function each. leave: gives up what belongs to
+    /* Capabilities, or NULL. The first three are one function each. leave: gives up what belongs to
      * peers, when a context that is not dead is destroyed: before the ranks part; they close
      * afterwards. wait: one step of waiting where nothing but messages of this transport is in
      * flight, after a poll that found none of them; as idle in runtime/control/control.h. */
     void (*leave)(void *self);
     bool (*wait)(void *self);
+    /* Of one that connects: takes a new length, at least 1, of a message that varies, while it is
+     * not in flight. Such a message is one part of single bytes in a row at both ends; it is
+     * described without a length, and a receive is connected without the sender's parts. */
+    void (*resize)(void *batch, const lierne_posting *message);
     const lierne_transport_connects *connects;
     const lierne_transport_exposes *exposes;
     const lierne_transport_windows *windows;

@@ -1,0 +1,101 @@
+/* New segments for a plan: taken into the description that is not in use, and filled in. */
+#include "plan/fields.h"
+#include "plan/redistribute/varying_plan.h"
+#include "runtime/context/context.h"
+
+static lierne_status check_same(const char *side, const char *field, int value, int wanted) {
+    return value == wanted
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID, "%s: %s is %d, must be %d as in the plan's layout",
+                             side, field, value, wanted);
+}
+
+/* old: of the plan. */
+static lierne_status take_packing(lierne_layout *layout, const lierne_packed *old, const char *side,
+                                  const lierne_segments *segments, const lierne_packing *given) {
+    lierne_packing packing;
+    if (!given != !old) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is %sNULL, but the plan's layout has %s packing",
+                           side, given ? "not " : "", old ? "a" : "no");
+    }
+    if (!old) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_spec_take(&packing, sizeof packing, given, side));
+    LIERNE_TRY(lierne_packed_take(layout->packed, segments, &packing));
+    LIERNE_TRY(check_same(side, "store", (int)packing.store, (int)old->store));
+    LIERNE_TRY(check_same(side, "padding", (int)packing.padding, (int)old->padding));
+    LIERNE_TRY(check_same(side, "row_order", (int)packing.row_order, (int)old->row_order));
+    return lierne_packed_cut(layout->packed, &packing);
+}
+
+/* Makes the state that is not the plan's that of the description. */
+static lierne_status take_update(lierne_varying_plan *v, const lierne_segments_update *given) {
+    const lierne_varying_state *old = &v->states[v->current], *next = &v->states[!v->current];
+    lierne_segments_update update;
+    lierne_segments segments;
+    LIERNE_TRY(lierne_spec_take(&update, sizeof update, given, "update"));
+    LIERNE_TRY(lierne_spec_take(&segments, sizeof segments, update.segments, "segments"));
+    if (segments.nsegments < 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nsegments is %lld, must be at least 0",
+                           (long long)segments.nsegments);
+    }
+    LIERNE_TRY(lierne_check_set(segments.cu_seqlens, "cu_seqlens"));
+    if (segments.nsegments > v->max_segments) {
+        return LIERNE_FAIL(LIERNE_ERR_CAPACITY,
+                           "nsegments is %lld, must be at most %lld (max_segments)",
+                           (long long)segments.nsegments, (long long)v->max_segments);
+    }
+    for (int s = 0; s < 2; s++) {
+        LIERNE_TRY(take_packing(next->layouts[s], old->layouts[s]->packed, s ? "dst" : "src",
+                                &segments, s ? update.dst : update.src));
+    }
+    for (int s = 0; s < 2; s++) {
+        next->layouts[s]->shape[v->axis] = segments.cu_seqlens[segments.nsegments];
+        LIERNE_TRY(lierne_layout_check_nesting(next->layouts[s]));
+    }
+    return lierne_varying_check_rows(v, next);
+}
+
+static lierne_status prepare_update(lierne_plan *plan, const lierne_segments_update *update) {
+    lierne_varying_plan *v = lierne_varying_plan_of(plan);
+    if (!v) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "the plan's segments never change: it is no redistribution that was "
+                           "planned with max_segments");
+    }
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    return take_update(v, update);
+}
+
+/* Where the context checks calls, the ranks agree before anything changes. */
+static lierne_status agree(lierne_plan *plan, lierne_status status) {
+    lierne_plan_fields fields = {0};
+    if (!lierne_plan_context(plan)->check) {
+        return status;
+    }
+    if (status == LIERNE_OK) {
+        const lierne_varying_plan *v = lierne_varying_plan_of(plan);
+        lierne_plan_fields_add(&fields, "lierne_plan_update_segments", 0);
+        lierne_plan_fields_add(&fields, "plan", lierne_plan_get_number(plan));
+        lierne_plan_fields_add_layout(&fields, "src", v->states[!v->current].layouts[0]);
+        lierne_plan_fields_add_layout(&fields, "dst", v->states[!v->current].layouts[1]);
+    }
+    return lierne_context_agree_all(lierne_plan_context(plan), status, fields.at, fields.count,
+                                    NULL);
+}
+
+lierne_status lierne_plan_update_segments(lierne_plan *plan, const lierne_segments_update *update) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
+    LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
+    LIERNE_TRY(agree(plan, prepare_update(plan, update)));
+    lierne_varying_plan *v = lierne_varying_plan_of(plan);
+    v->current = !v->current;
+    v->update++;
+    lierne_varying_fill(
+        v, (lierne_plan_side *const[]){lierne_plan_side_of(plan, LIERNE_DIRECTION_FORWARD),
+                                       lierne_plan_side_of(plan, LIERNE_DIRECTION_ADJOINT)});
+    lierne_plan_vary(plan);
+    return LIERNE_OK;
+}

@@ -1,0 +1,244 @@
+/* Filling a plan whose segments changed: linear in the segments and in the pieces of this rank, and
+ * without memory of its own.
+ *
+ * The tokens of this rank on a side are walked once, for the receives of one direction and the
+ * sends of the other. A piece belongs to one part of the other side, which says who has it there.
+ * Both ends of a message find its pieces in the order of tokens. */
+#include "plan/redistribute/varying_plan.h"
+
+/* What an ordinary axis leaves to the cell. */
+static void list_pieces(lierne_span_list *list, const lierne_layout *layout, int axis,
+                        const lierne_cell *cell) {
+    lierne_pieces pieces;
+    int64_t local = 0;
+    lierne_tokens_shares(&pieces, layout, axis, cell);
+    for (int i = 0; i < pieces.count; i++) {
+        list->at[list->count] = pieces.at[i];
+        list->at[list->count++].local = layout->full_axes >> axis & 1 ? pieces.at[i].start : local;
+        local += pieces.at[i].size;
+    }
+}
+
+/* Spans have space for all that fits the capacity, so that lists do not grow. */
+static void list_spans(lierne_varying_plan *v, int side) {
+    const lierne_layout *layout = v->states[v->current].layouts[side];
+    lierne_varying_side *own = &v->sides[side];
+    own->tokens.count = own->padding.count = 0;
+    if (!own->holds) {
+        return;
+    }
+    if (lierne_is_packed(layout, v->axis)) {
+        (void)lierne_packed_tokens(&own->tokens, layout, &own->cell);
+        (void)lierne_packed_padding(&own->padding, layout, &own->cell);
+    } else {
+        list_pieces(&own->tokens, layout, v->axis, &own->cell);
+    }
+    own->shape[v->axis] = lierne_tokens_rows(layout, v->axis, &own->cell);
+}
+
+static int64_t follow(const lierne_span_list *spans, size_t *at, int64_t token) {
+    while (*at < spans->count && spans->at[*at].start + spans->at[*at].size <= token) {
+        ++*at;
+    }
+    bool has = *at < spans->count && spans->at[*at].start <= token;
+    return has ? spans->at[*at].local + token - spans->at[*at].start : 0;
+}
+
+static void find_pieces(lierne_varying_plan *v, int side) {
+    lierne_varying_state *state = &v->states[v->current];
+    const lierne_packed *p = state->locators[state->locators[0].packed ? 0 : 1].packed;
+    lierne_varying_side *own = &v->sides[side];
+    int64_t segment = 0;
+    size_t mine = 0;
+    own->npieces = 0;
+    for (size_t i = 0; i < own->tokens.count; i++) {
+        const lierne_span *span = &own->tokens.at[i];
+        int64_t end = span->start + span->size;
+        for (int64_t token = span->start, next; token < end; token = next) {
+            lierne_varying_piece *found = &own->pieces[own->npieces++];
+            while (p->cu[segment + 1] <= token) {
+                segment++;
+            }
+            next = p->cu[segment + 1] < end ? p->cu[segment + 1] : end;
+            (void)lierne_locate(&state->locators[side], segment, token, &next);
+            found->part = lierne_locate(&state->locators[!side], segment, token, &next);
+            found->piece = (lierne_token_piece){.start = token, .size = next - token};
+            found->piece.local[side] = span->local + token - span->start;
+            found->piece.local[!side] = follow(&v->sides[!side].tokens, &mine, token);
+        }
+    }
+}
+
+/* A box of the buffer of a side: rows of the axis, and the columns of a box. */
+static lierne_block block_of(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
+                             const int64_t *local, const int64_t *size) {
+    const lierne_varying_side *own = &v->sides[side];
+    int naxes = v->states[0].layouts[0]->naxes;
+    int64_t at[LIERNE_MAX_AXES], n[LIERNE_MAX_AXES];
+    for (int a = 0; a < naxes; a++) {
+        at[a] = a == v->axis ? row : local[a];
+        n[a] = a == v->axis ? rows : size[a];
+    }
+    return lierne_block_box(naxes, own->shape, at, n);
+}
+
+/* The block of a piece and a column on a side. Columns have the places of both. */
+static lierne_block piece_block(const lierne_varying_plan *v, int side, int from,
+                                const lierne_token_piece *piece, const lierne_overlap *column) {
+    return block_of(v, side, piece->local[side], piece->size,
+                    side == from ? column->local_a : column->local_b, column->size);
+}
+
+static void add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
+                     const lierne_token_piece *piece, const lierne_overlap *column) {
+    lierne_varying_way *way = &v->ways[d];
+    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
+    lierne_block to = piece_block(v, !from, from, piece, column),
+                 source = piece_block(v, from, from, piece, column);
+    lierne_blocks_join((lierne_block *const[]){&to, &source}, 2);
+    way->sources[copies->count] = lierne_place_at(LIERNE_BUFFER_IN, source);
+    copies->at[copies->count] =
+        (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, to),
+                    .from = {.at = &way->sources[copies->count], .count = 1}};
+    copies->count++;
+}
+
+static void add_block(lierne_message *message, lierne_block block) {
+    if (!lierne_message_extend(message, &block)) {
+        message->blocks.at[message->blocks.count++] = block;
+    }
+}
+
+/* Gives every message the place of its blocks. */
+static void deal_blocks(const lierne_varying_plan *v, lierne_varying_half *h, int side,
+                        lierne_messages *messages) {
+    const lierne_varying_side *own = &v->sides[side];
+    size_t used = 0;
+    for (size_t m = 0; m < messages->count; m++) {
+        h->next[m] = messages->at[m].blocks.count = 0;
+        messages->at[m].elements = 0;
+    }
+    for (size_t i = 0; i < own->npieces; i++) {
+        size_t part = own->pieces[i].part;
+        for (size_t k = h->first[part]; k < h->first[part + 1]; k++) {
+            if (h->links.at[k].peer != v->rank) {
+                h->next[h->links.at[k].message] += h->links.at[k].ncolumns;
+            }
+        }
+    }
+    for (size_t m = 0; m < messages->count; m++) {
+        messages->at[m].blocks.at = h->blocks + used;
+        used += h->next[m];
+    }
+}
+
+/* The messages of a half, of this rank's buffer on a side; copies: of receives, else NULL. */
+static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messages *messages,
+                      lierne_ops *copies) {
+    lierne_varying_half *h = &v->ways[d].halves[receives];
+    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1, side = receives ? !from : from;
+    const lierne_varying_side *own = &v->sides[side];
+    deal_blocks(v, h, side, messages);
+    for (size_t i = 0; i < own->npieces; i++) {
+        const lierne_varying_piece *found = &own->pieces[i];
+        for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
+            const lierne_varying_link *link = &h->links.at[k];
+            for (size_t c = link->first_column; c < link->first_column + link->ncolumns; c++) {
+                if (link->peer == v->rank) {
+                    add_copy(v, d, copies, &found->piece, &h->columns.at[c]);
+                } else {
+                    add_block(&messages->at[link->message],
+                              piece_block(v, side, from, &found->piece, &h->columns.at[c]));
+                }
+            }
+        }
+    }
+}
+
+/* Padding that is set to zero, and what a check must find written. */
+static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
+                        lierne_plan_side *plan_side) {
+    const lierne_layout *layout = v->states[v->current].layouts[side];
+    const lierne_varying_side *own = &v->sides[side];
+    bool keep = layout->packed && layout->packed->padding == LIERNE_PADDING_KEEP;
+    plan_side->owned.count = 0;
+    plan_side->untouched = 0;
+    for (size_t c = 0; c < own->columns.count; c++) {
+        const lierne_box *box = &own->columns.at[c];
+        for (size_t i = 0; i < own->tokens.count; i++) {
+            plan_side->owned.at[plan_side->owned.count++] =
+                block_of(v, side, own->tokens.at[i].local, own->tokens.at[i].size, box->local,
+                         box->size);
+        }
+        for (size_t i = 0; i < own->padding.count; i++) {
+            lierne_block block = block_of(v, side, own->padding.at[i].local,
+                                          own->padding.at[i].size, box->local, box->size);
+            if (keep) {
+                plan_side->untouched += lierne_block_elements(&block);
+                continue;
+            }
+            plan_side->owned.at[plan_side->owned.count++] = block;
+            lierne_blocks_join((lierne_block *const[]){&block}, 1);
+            copies->at[copies->count++] =
+                (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, block)};
+        }
+    }
+}
+
+static int64_t count_elements(const lierne_varying_plan *v, int side) {
+    int64_t n = 1;
+    for (int a = 0; a < v->states[0].layouts[0]->naxes; a++) {
+        n *= v->sides[side].shape[a];
+    }
+    return v->sides[side].holds ? n : 0;
+}
+
+static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side) {
+    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
+    lierne_route *route = plan_side->route;
+    lierne_stage *stage = &route->stages.at[0];
+    route->elements[LIERNE_BUFFER_IN] = count_elements(v, from);
+    route->elements[LIERNE_BUFFER_OUT] = count_elements(v, !from);
+    for (int a = 0; a < plan_side->naxes; a++) {
+        plan_side->in[a] = v->sides[from].shape[a];
+        plan_side->out[a] = v->sides[!from].shape[a];
+    }
+    stage->copies.count = 0;
+    fill_half(v, d, false, &stage->sends, NULL);
+    fill_half(v, d, true, &stage->recvs, &stage->copies);
+    fill_output(v, !from, &stage->copies, plan_side);
+    plan_side->min_elements = 0;
+    for (size_t m = 0; m < stage->recvs.count; m++) {
+        plan_side->min_elements += stage->recvs.at[m].elements;
+    }
+}
+
+/* A hash of what the ranks must have in common, and what tells a reader where they differ. */
+static void stamp(lierne_varying_plan *v) {
+    const lierne_varying_state *state = &v->states[v->current];
+    const lierne_packed *p = state->layouts[state->layouts[0]->packed ? 0 : 1]->packed;
+    uint64_t hash = lierne_layout_hash(state->layouts[0]);
+    const uint64_t other = lierne_layout_hash(state->layouts[1]);
+    hash = lierne_hash(hash, &other, sizeof other);
+    for (int d = 0; d < 2; d++) {
+        int64_t *words = v->ways[d].engine.stamp;
+        words[LIERNE_STAMP_UPDATE] = v->update;
+        words[LIERNE_STAMP_HASH] = (int64_t)hash;
+        words[LIERNE_STAMP_SEGMENTS] = p->n;
+        words[LIERNE_STAMP_TOKENS] = p->cu[p->n];
+    }
+}
+
+void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2]) {
+    for (int s = 0; s < 2; s++) {
+        lierne_locator_fill(&v->states[v->current].locators[s]);
+        list_spans(v, s);
+    }
+    for (int s = 0; s < 2; s++) {
+        find_pieces(v, s);
+    }
+    for (int d = 0; d < 2; d++) {
+        fill_way(v, d, sides[d]);
+    }
+    stamp(v);
+}

@@ -1,0 +1,268 @@
+/* What stays when segments change: who exchanges with whom if tokens are there, and which boxes of
+ * the other axes. It follows from the coordinates, as in redistribute_route.c. */
+#include "plan/redistribute/varying_plan.h"
+
+/* The two sides of a direction, and the half at work. */
+typedef struct builder {
+    lierne_planner *p;
+    lierne_varying_plan *v;
+    lierne_varying_half *half;
+    bool receives;
+    int own; /* side */
+    lierne_ranks peers;
+} builder;
+
+static const lierne_locator *other_locator(const builder *u) {
+    return &u->v->states[0].locators[!u->own];
+}
+
+static lierne_status add_link(builder *u, const lierne_cell *other, int peer) {
+    lierne_varying_half *h = u->half;
+    const lierne_cell *own = &u->v->sides[u->own].cell;
+    lierne_varying_link link = {.peer = peer, .first_column = h->columns.count};
+    LIERNE_TRY(lierne_tokens_columns(&h->columns, u->v->axis, u->p->from, u->p->to,
+                                     u->receives ? other : own, u->receives ? own : other));
+    link.ncolumns = h->columns.count - link.first_column;
+    return LIERNE_VEC_PUSH(&h->links, link);
+}
+
+/* The sender of what this rank receives, or those to which it sends. */
+static lierne_status link_overlap(builder *u, lierne_cell_overlap *x) {
+    const lierne_cell *other = u->receives ? &x->from : &x->to;
+    LIERNE_TRY(lierne_cell_overlap_choose(u->p, x));
+    LIERNE_TRY(lierne_cell_overlap_assign(u->p, x, 0));
+    for (size_t k = 0; k < x->receivers.count; k++) {
+        int to = x->receivers.at[k], from = x->senders.at[k];
+        if (u->receives && to == u->p->rank) {
+            LIERNE_TRY(add_link(u, other, from));
+        } else if (!u->receives && from == u->p->rank && to != from) {
+            LIERNE_TRY(add_link(u, other, to));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status link_cell(builder *u, const lierne_cell *other) {
+    const lierne_cell *own = &u->v->sides[u->own].cell;
+    lierne_cell_overlap x = {.from = u->receives ? *other : *own,
+                             .to = u->receives ? *own : *other};
+    lierne_status status = link_overlap(u, &x);
+    lierne_cell_overlap_clear(&x);
+    return status;
+}
+
+/* All cells of the other side that have something of this rank's columns, part by part. */
+static lierne_status link_parts(builder *u) {
+    lierne_cells cells = {0};
+    const lierne_locator *l = other_locator(u);
+    lierne_status status =
+        lierne_tokens_cells(&cells, u->v->axis, l->layout, u->v->states[0].layouts[u->own],
+                            &u->v->sides[u->own].cell);
+    if (status == LIERNE_OK) {
+        status = lierne_alloc(&u->half->first, l->nparts + 1, sizeof *u->half->first);
+    }
+    for (size_t part = 0; part < l->nparts && status == LIERNE_OK; part++) {
+        for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
+            lierne_cell cell = cells.at[i];
+            lierne_locator_cell(l, part, &cell);
+            status = link_cell(u, &cell);
+        }
+        u->half->first[part + 1] = u->half->links.count;
+    }
+    lierne_mem_free(cells.at);
+    return status;
+}
+
+/* The place of a peer in the ascending list, in which it is, or is put. */
+static lierne_status find_peer(lierne_ranks *peers, int peer, size_t *place) {
+    size_t at = 0;
+    while (at < peers->count && peers->at[at] < peer) {
+        at++;
+    }
+    *place = at;
+    if (at < peers->count && peers->at[at] == peer) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(LIERNE_VEC_PUSH(peers, peer));
+    for (size_t i = peers->count - 1; i > at; i--) {
+        peers->at[i] = peers->at[i - 1];
+    }
+    peers->at[at] = peer;
+    return LIERNE_OK;
+}
+
+/* A message per peer. */
+static lierne_status number_messages(builder *u, lierne_messages *messages) {
+    lierne_varying_half *h = u->half;
+    lierne_message *message;
+    size_t at;
+    for (size_t k = 0; k < h->links.count; k++) {
+        if (h->links.at[k].peer != u->p->rank) {
+            LIERNE_TRY(find_peer(&u->peers, h->links.at[k].peer, &at));
+        }
+    }
+    for (size_t k = 0; k < h->links.count; k++) {
+        if (h->links.at[k].peer != u->p->rank) {
+            LIERNE_TRY(find_peer(&u->peers, h->links.at[k].peer, &at));
+            h->links.at[k].message = (int)at;
+        }
+    }
+    for (size_t m = 0; m < u->peers.count; m++) {
+        LIERNE_TRY(lierne_messages_add(messages, u->peers.at[m],
+                                       u->receives ? LIERNE_BUFFER_OUT : LIERNE_BUFFER_IN,
+                                       &message));
+    }
+    return lierne_alloc(&h->next, u->peers.count, sizeof *h->next);
+}
+
+static int64_t column_elements(const lierne_varying_half *h, const lierne_varying_link *link) {
+    int64_t n = 0;
+    for (size_t c = link->first_column; c < link->first_column + link->ncolumns; c++) {
+        int64_t box = 1;
+        for (int a = 0; a < LIERNE_MAX_AXES && h->columns.at[c].size[a] > 0; a++) {
+            box *= h->columns.at[c].size[a];
+        }
+        n += box;
+    }
+    return n;
+}
+
+/* The most boxes, and elements of a row, that any part has. */
+static int64_t find_most(lierne_varying_half *h, size_t nparts) {
+    int64_t most = 0;
+    for (size_t part = 0; part < nparts; part++) {
+        int64_t elements = 0;
+        size_t boxes = 0;
+        for (size_t k = h->first[part]; k < h->first[part + 1]; k++) {
+            boxes += h->links.at[k].ncolumns;
+            elements += column_elements(h, &h->links.at[k]);
+        }
+        h->most = boxes > h->most ? boxes : h->most;
+        most = elements > most ? elements : most;
+    }
+    return most;
+}
+
+static lierne_status build_half(builder *u, lierne_messages *messages, int64_t *elements) {
+    const lierne_varying_side *own = &u->v->sides[u->own];
+    *elements = 0;
+    if (!own->holds) {
+        return lierne_alloc(&u->half->first, other_locator(u)->nparts + 1, sizeof *u->half->first);
+    }
+    LIERNE_TRY(link_parts(u));
+    LIERNE_TRY(number_messages(u, messages));
+    *elements = find_most(u->half, other_locator(u)->nparts) * u->v->max_rows;
+    return lierne_alloc_unset(&u->half->blocks, own->most_pieces * u->half->most,
+                              sizeof *u->half->blocks);
+}
+
+static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
+                               lierne_plan_side *side) {
+    lierne_varying_way *way = &v->ways[d];
+    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
+    lierne_stage *stage;
+    p->from = v->states[0].layouts[from];
+    p->to = v->states[0].layouts[!from];
+    LIERNE_TRY(lierne_route_create(&side->route, p->rank, 0, 0));
+    lierne_route_lend(side->route);
+    LIERNE_TRY(lierne_route_add_stage(side->route, &stage));
+    for (int receives = 0; receives < 2; receives++) {
+        builder u = {.p = p,
+                     .v = v,
+                     .half = &way->halves[receives],
+                     .receives = receives,
+                     .own = receives ? !from : from};
+        lierne_status status = build_half(&u, receives ? &stage->recvs : &stage->sends,
+                                          receives ? &way->engine.received : &way->engine.sent);
+        lierne_mem_free(u.peers.at);
+        LIERNE_TRY(status);
+    }
+    const lierne_varying_side *to = &v->sides[!from];
+    size_t copies = to->most_pieces * way->halves[1].most,
+           padding = to->most_spans * to->columns.count;
+    LIERNE_TRY(lierne_alloc_unset(&way->copies, copies + padding, sizeof *way->copies));
+    LIERNE_TRY(lierne_alloc_unset(&way->sources, copies, sizeof *way->sources));
+    stage->copies.at = way->copies;
+    side->owned.capacity = 2 * padding;
+    side->naxes = p->from->naxes;
+    return lierne_alloc_unset(&side->owned.at, side->owned.capacity, sizeof *side->owned.at);
+}
+
+/* The most runs that a side can have of all ranks: where a piece of another side may end. */
+static size_t count_chunks(const lierne_varying_plan *v, int side) {
+    const lierne_locator *l = &v->states[0].locators[side];
+    size_t bands = l->nshares > 1 ? l->nparts * LIERNE_MAX_PIECES : 0, chunks = 1;
+    if (l->packed) {
+        chunks = (size_t)l->packed->ncuts * (l->packed->zigzag ? 2 : 1);
+    }
+    return chunks * (size_t)v->max_segments + bands;
+}
+
+static bool has_steps(const lierne_varying_plan *v, int side) {
+    const lierne_packed *p = v->states[0].locators[side].packed;
+    return p && p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR;
+}
+
+/* A span has a row at least, and a piece one token. Of a segment a rank has two chunks at most,
+ * which shares cut once more; padding lies on both sides of tokens. */
+static void find_capacity(lierne_varying_plan *v, int side) {
+    size_t rows = (size_t)v->max_rows, spans = 4 * (size_t)v->max_segments + 8;
+    size_t pieces = spans + count_chunks(v, side) + count_chunks(v, !side);
+    v->sides[side].most_spans = has_steps(v, side) || spans > rows ? rows + 8 : spans;
+    v->sides[side].most_pieces =
+        has_steps(v, 0) || has_steps(v, 1) || pieces > rows ? rows : pieces;
+}
+
+static lierne_status reserve_spans(lierne_span_list *list, size_t n) {
+    list->capacity = n;
+    return lierne_alloc_unset(&list->at, n, sizeof *list->at);
+}
+
+/* The buffer of this rank in the axes that stay. */
+static lierne_status find_columns(lierne_varying_plan *v, int side) {
+    lierne_varying_side *own = &v->sides[side];
+    const lierne_layout *layout = v->states[0].layouts[side];
+    own->holds = lierne_layout_cell(layout, v->rank, &own->cell);
+    if (!own->holds) {
+        return LIERNE_OK;
+    }
+    return lierne_tokens_cell_columns(&own->columns, own->shape, v->axis, layout, &own->cell);
+}
+
+static lierne_status build_side(lierne_varying_plan *v, int side) {
+    lierne_varying_side *own = &v->sides[side];
+    find_capacity(v, side);
+    LIERNE_TRY(find_columns(v, side));
+    LIERNE_TRY(reserve_spans(&own->tokens, own->most_spans));
+    LIERNE_TRY(reserve_spans(&own->padding, own->most_spans));
+    return lierne_alloc_unset(&own->pieces, own->most_pieces, sizeof *own->pieces);
+}
+
+lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
+                                           lierne_planner *p) {
+    LIERNE_TRY(build_side(v, 0));
+    LIERNE_TRY(build_side(v, 1));
+    LIERNE_TRY(build_way(v, p, 0, &parts->side[0]));
+    return build_way(v, p, 1, &parts->side[1]);
+}
+
+static void destroy_half(lierne_varying_half *h) {
+    lierne_mem_free(h->first);
+    lierne_mem_free(h->links.at);
+    lierne_mem_free(h->columns.at);
+    lierne_mem_free(h->blocks);
+    lierne_mem_free(h->next);
+}
+
+void lierne_varying_tables_destroy(lierne_varying_plan *v) {
+    for (int k = 0; k < 2; k++) {
+        destroy_half(&v->ways[k].halves[0]);
+        destroy_half(&v->ways[k].halves[1]);
+        lierne_mem_free(v->ways[k].copies);
+        lierne_mem_free(v->ways[k].sources);
+        lierne_mem_free(v->sides[k].columns.at);
+        lierne_mem_free(v->sides[k].tokens.at);
+        lierne_mem_free(v->sides[k].padding.at);
+        lierne_mem_free(v->sides[k].pieces);
+    }
+}

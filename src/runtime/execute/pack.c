@@ -1,0 +1,26 @@
+/* Packing the blocks of a message one behind another, and unpacking them. */
+#include "runtime/execute/execution.h"
+
+void lierne_execution_pack(const lierne_execution *e, const lierne_coalesced_message *m,
+                           char *staged, bool unpack) {
+    for (size_t i = 0; i < m->count; i++) {
+        const lierne_segment *segment = &e->segments.at[m->first + i];
+        const lierne_subroute *subroute = segment->subroute;
+        const lierne_message *message = segment->message;
+        int64_t offset = 0;
+        for (size_t b = 0; b < message->blocks.count; b++) {
+            const lierne_block *block = &message->blocks.at[b];
+            lierne_block packed = lierne_block_packed(block, offset);
+            if (unpack) {
+                e->context->memory->copy(subroute->size, subroute->base[message->buffer], block,
+                                         staged, &packed);
+            } else {
+                e->context->memory->copy(subroute->size, staged, &packed,
+                                         lierne_execution_readable(subroute, message->buffer),
+                                         block);
+            }
+            offset += lierne_block_elements(block);
+        }
+        staged += (size_t)message->elements * subroute->size;
+    }
+}
