@@ -74,8 +74,8 @@ LIERNE_API lierne_status lierne_context_use_cuda(lierne_context *context);
 
 /* Writes one line to text of size bytes: versions of CUDA's runtime and driver, whether ranges for
  * profilers (NVTX) are missing, and the devices ("ipc": their memory can be a window), or why there
- * are none. Truncates what does not fit. Not
- * collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */
+ * are none. Truncates what does not fit. Not collective; thread-safe. Errors: INVALID (text is
+ * NULL, size is 0). */
 LIERNE_API lierne_status lierne_cuda_get_summary(char *text, size_t size);
 
 #ifdef __cplusplus

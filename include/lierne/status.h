@@ -121,7 +121,7 @@ extern "C" {
       "Ranks have different numbers of swaps. The message names two of them and their numbers.")   \
     X(LIERNE_ERR_COUNT_RANGE, -90,                                                                 \
       "A count is negative, or rows times width times the size of an element does not fit.")       \
-    X(LIERNE_ERR_INFEASIBLE, -92,                                                                  \
+    X(LIERNE_ERR_INFEASIBLE, -91,                                                                  \
       "No assignment of items to ranks keeps the caps, or none was found that does. The message "  \
       "names the item, its home and the cap.")
 
