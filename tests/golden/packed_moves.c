@@ -165,7 +165,8 @@ static void work(lierne_context *context, void *shared) {
         return;
     }
     run_plan(c, m, *plan, rank);
-    if (!m->changes || m->world->connected ||
+    /* Updates need match ids, and messages whose length may change. */
+    if (!m->changes || m->world->connected || m->world->transports ||
         strcmp(lierne_plan_get_memory_kind(*plan), "host") != 0) {
         return;
     }
