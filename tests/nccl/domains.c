@@ -176,7 +176,11 @@ static void *fails(void *argument) {
           "a call that does not end is late");
     meet_ranks();
     fake_nccl_stall(false);
+    before = count_calls();
     lierne_context_destroy(context);
+    fake_nccl_counts after = count_calls();
+    check(after.destroyed + after.aborted - before.destroyed - before.aborted == RANKS + 3,
+          "what the call has made until then is ended");
     return NULL;
 }
 

@@ -179,12 +179,15 @@ static ncclResult_t split_comm(ncclComm_t comm, int color, int key, ncclComm_t *
         }
     }
     n = count_split(own, false, &below);
-    *made = NULL;
-    if (color >= 0 && !stalled) {
-        *made = fake_nccl_comm((comm->world_id * 100 + own->number + 1) * 100 + color, below, n);
-        (*made)->of_group = true;
-        counts.split++;
+    ncclComm_t member = NULL;
+    if (color >= 0) {
+        member = fake_nccl_comm((comm->world_id * 100 + own->number + 1) * 100 + color, below, n);
+        member->of_group = true;
+        counts.split += !stalled;
     }
+    *made = stalled ? NULL : member;
+    comm->split = stalled ? made : NULL;
+    comm->member = stalled ? member : NULL;
     pthread_mutex_unlock(&lock);
     return ncclInProgress;
 }
@@ -202,10 +205,14 @@ static ncclResult_t finalize(ncclComm_t comm) {
     return ncclInProgress;
 }
 
-/* What streams still have of it ends, and frees it. */
+/* What streams still have of it ends, and frees it. A split that goes on ends, too, and what it has
+ * made is written. */
 static ncclResult_t end_comm(ncclComm_t comm, int *count) {
     fake_windows_end(comm);
     pthread_mutex_lock(&lock);
+    if (comm->split) {
+        *comm->split = comm->member;
+    }
     bool idle = comm->passed == comm->enqueued;
     comm->ended = true;
     ++*count;

@@ -11,6 +11,7 @@ struct ncclComm {
     unsigned met[2];                    /* ranks that it has sent to, and received from: bits */
     struct ncclWindow_vidmem *made;     /* by a registration under way, or NULL */
     ncclWindow_t *out;                  /* where that goes; NULL: none is under way */
+    ncclComm_t *split, member;          /* what a split that stalled makes, and where that goes */
     int enqueued, passed;               /* group calls on streams */
     bool of_group;
     bool ended; /* destroyed or aborted: those do nothing more */

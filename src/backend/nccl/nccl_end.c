@@ -31,10 +31,15 @@ static void end_groups(lierne_nccl *n) {
     }
 }
 
+/* NCCL writes what a split makes until the parent's end has waited for it: so groups end after it,
+ * and never where the parent is the caller's. */
 lierne_status lierne_nccl_end(lierne_nccl *n) {
-    end_groups(n);
     lierne_status status = end_comm(n);
     n->comm = NULL;
+    n->splits &= !n->owned;
+    if (!n->splits) {
+        end_groups(n);
+    }
     lierne_nccl_heap_close(n);
     lierne_mem_free(n->met);
     lierne_mem_free(n->places);

@@ -72,7 +72,10 @@ static lierne_status split(lierne_nccl *n, lierne_nccl *g, int64_t uid, double t
     lierne_status status = lierne_nccl_check(n, result, what);
     lierne_nccl_leave(n);
     LIERNE_TRY(status);
-    LIERNE_TRY(lierne_nccl_wait_within(n, what, timeout));
+    status = lierne_nccl_wait_within(n, what, timeout);
+    n->splits = status != LIERNE_OK;
+    n->broken |= n->splits;
+    LIERNE_TRY(status);
     return g ? lierne_nccl_wait_within(g, what, timeout - (lierne_now() - start)) : LIERNE_OK;
 }
 

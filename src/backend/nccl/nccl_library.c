@@ -122,8 +122,11 @@ lierne_status lierne_nccl_init(lierne_nccl *n, ncclUniqueId id, int rank, int wo
     ncclConfig_t config = lierne_nccl_configuration();
     n->owned = true;
     n->broken = true; /* until it is complete */
+    pthread_mutex_lock(&n->lock);
     ncclResult_t result = n->call.ncclCommInitRankConfig(&n->comm, world, id, rank, &config);
-    LIERNE_TRY(lierne_nccl_check(n, result, what));
+    lierne_status status = lierne_nccl_check(n, result, what);
+    pthread_mutex_unlock(&n->lock);
+    LIERNE_TRY(status);
     LIERNE_TRY(lierne_nccl_wait_within(n, what, timeout));
     n->broken = false;
     return LIERNE_OK;

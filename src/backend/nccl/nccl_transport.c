@@ -128,8 +128,11 @@ static bool *met(void *self) {
 }
 
 static void close_nccl(void *self) {
-    lierne_nccl_end(self);
-    lierne_mem_free(self);
+    lierne_nccl *n = self;
+    lierne_nccl_end(n);
+    if (!n->splits) {
+        lierne_mem_free(n);
+    }
 }
 
 /* NCCL names no rank. */

@@ -89,6 +89,7 @@ typedef struct lierne_nccl {
     ncclComm_t comm; /* NULL once it is destroyed */
     bool owned;      /* lierne made it */
     bool broken;     /* of no further use */
+    bool splits;     /* a split has not ended: NCCL may still write what it makes */
     pthread_mutex_t
         lock; /* one thread at a time may use a communicator: the caller's, the watchdog */
     int rank;
@@ -137,7 +138,8 @@ void lierne_nccl_heap_leave(void *self);
 void lierne_nccl_print(const void *self, char *text, size_t size);
 void lierne_nccl_heap_close(lierne_nccl *n);
 /* Ends a communicator that lierne made, and those of groups: together with the other ranks, at most
- * until the timeout; after an error at once. Errors: TIMEOUT, TRANSPORT (it has ended, too). */
+ * until the timeout; after an error at once. While n still splits, neither it nor its groups may be
+ * freed. Errors: TIMEOUT, TRANSPORT (it has ended, too). */
 lierne_status lierne_nccl_end(lierne_nccl *n);
 /* The configuration of a communicator that does not block. */
 ncclConfig_t lierne_nccl_configuration(void);
