@@ -256,9 +256,10 @@ typedef struct lierne_run_spec {
  * held begins when what comes before it is complete; every other operation is enqueued without
  * waiting for that. If spec->stream is not NULL, the run's streams wait for what is enqueued there
  * when lierne_run_begin is called, and a held operation for what is there when lierne_run_resume
- * is called. Otherwise the input must be complete by then. A stream that is captured into a CUDA
- * graph is UNSUPPORTED. After lierne_run_end all output is complete. Devices with few hardware
- * queues may run streams one after another (CUDA_DEVICE_MAX_CONNECTIONS, lierne/cuda.h).
+ * is called. Otherwise the input must be complete by then. spec->stream must live as long as the
+ * run; while it is captured into a CUDA graph, lierne_run_create, lierne_run_begin and
+ * lierne_run_resume are UNSUPPORTED. After lierne_run_end all output is complete. Devices with few
+ * hardware queues may run streams one after another (CUDA_DEVICE_MAX_CONNECTIONS, lierne/cuda.h).
  *
  * Domains. A transport that matches messages in the order of calls (nccl, ipc) orders those of one
  * domain (lierne/group.h), so the messages of two queues must be in different ones. For operations
@@ -309,12 +310,14 @@ LIERNE_API lierne_status lierne_run_destroy(lierne_run *run);
  * has returned; the two arrays are copied. An array whose entries are all NULL may be NULL.
  * Collective over the context. A context that checks does not compare these calls again. Errors:
  * INVALID (NULL, an external run, a buffer that its plan rejects: nothing was started), BUSY (begun
- * and not ended), or the error that killed the context. */
+ * and not ended), UNSUPPORTED (spec->stream is captured: nothing was started), or the error that
+ * killed the context. */
 LIERNE_API lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in);
 
 /* Lets a held operation move its data, or marks the caller's computation of a LOCAL one as
  * complete. May be called before the operation begins. Not collective. Errors: INVALID (NULL, no
- * such operation, one that is not held, a run that was not begun). */
+ * such operation, one that is not held, a run that was not begun), UNSUPPORTED (spec->stream is
+ * captured: the operation is still held). */
 LIERNE_API lierne_status lierne_run_resume(lierne_run *run, int operation);
 
 /* Progresses the run without waiting; call it now and then from a computation. *done becomes 1 if

@@ -114,6 +114,7 @@ lierne_status lierne_run_streams_begin(const lierne_run *run) {
     if (!s || !s->caller) {
         return LIERNE_OK;
     }
+    LIERNE_TRY(check_caller(run, s->driver, s->caller));
     LIERNE_TRY(s->driver->event_record(s->caller, s->given));
     for (int q = 0; q < run->nqueues; q++) {
         LIERNE_TRY(s->queues[q] ? s->driver->stream_wait(s->queues[q], s->given) : LIERNE_OK);
@@ -126,6 +127,7 @@ lierne_status lierne_run_streams_resume(const lierne_run *run, int operation) {
     if (!s || !s->caller) {
         return LIERNE_OK;
     }
+    LIERNE_TRY(check_caller(run, s->driver, s->caller));
     LIERNE_TRY(s->driver->event_record(s->caller, s->given));
     return s->driver->stream_wait(lierne_run_stream(run, operation), s->given);
 }

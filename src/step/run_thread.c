@@ -3,6 +3,7 @@
  * It waits for a run to begin, and while nothing moves it sleeps shortly, because the caller's
  * computation needs the processor more. What it finds stays in the run: the caller's lierne_run_end
  * tells. */
+#include "runtime/execute/stream.h"
 #include "step/schedule_run.h"
 
 #include <sched.h>
@@ -22,11 +23,19 @@ static void pause_after(int looks) {
     }
 }
 
+static void enter_device(const lierne_run *run) {
+    const lierne_stream_driver *driver = run->streams ? run->context->stream_driver : NULL;
+    if (driver && driver->enter_thread) {
+        driver->enter_thread(run->context->device);
+    }
+}
+
 static void *run_thread(void *self) {
     lierne_run *run = self;
     lierne_run_thread *t = run->thread;
     const char *outer = lierne_call_enter("lierne_run_end"); /* which tells of errors */
     int looks = 0;
+    enter_device(run);
     lierne_guard_enter(&t->guard);
     while (!t->closing) {
         bool moved = false;

@@ -81,6 +81,7 @@ for sm in "${kernels[@]}"; do
     run "memory, sm_${sm:-100}" 300 env EMULATOR_DEVICES=2 bash -c 'on "$0" "$@"' "$sm" "$emulated/tests/gpu/memory"
 done
 run "streams, captures and devices" 100 "$emulated/tests/emulator/fences"
+run "runs and what the caller has" 100 "$emulated/tests/emulator/runs"
 run "windows by descriptors" 100 "$emulated/tests/emulator/vmm"
 run "ranks of one process" 100 "$emulated/tests/emulator/ranks"
 run "ranks of one process, one hardware queue" 100 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/emulator/ranks" queue

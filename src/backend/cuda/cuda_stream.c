@@ -83,10 +83,13 @@ static void event_destroy(void *self) {
     lierne_mem_free(f);
 }
 
-/* Between begin and finish, on the event's device. */
+/* A default stream is that of the device which is current. */
 static lierne_status event_record(void *stream, void *self) {
     event *f = self;
+    int previous;
+    LIERNE_TRY(lierne_cuda_enter(f->device, &previous));
     lierne_status status = lierne_cuda_check(cudaEventRecord(f->event, stream), "cudaEventRecord");
+    lierne_cuda_leave(f->device, previous);
     f->recorded |= status == LIERNE_OK;
     return status;
 }
