@@ -93,6 +93,7 @@ static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *f
     LIERNE_TRY(lierne_route_append(side->route, route, same, (const int64_t[]){0, 0, 0}));
     LIERNE_TRY(lierne_route_keep_lists(side->route));
     copy_shape(side, from, from);
+    side->untouched = from->untouched;
     return copy_owned(side, from);
 }
 

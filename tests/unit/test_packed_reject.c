@@ -177,23 +177,31 @@ Test(packed, both_sides_have_the_same_segments) {
     lierne_grid_destroy(s.grid);
 }
 
-/* Equal buffers are an alias, unless the call has padding to set to zero. */
+static void expect_alias(const lierne_plan *plan, const int64_t *wanted, const char *what) {
+    int64_t offset;
+    for (int d = 0; d < 2; d++) {
+        assert_ok(lierne_plan_get_alias(&offset, plan, (lierne_direction)d));
+        cr_expect_eq(offset, wanted[d], "%s: alias at %lld", what, (long long)offset);
+    }
+}
+
+/* Equal buffers are an alias, unless the call has padding to set to zero; so are those of a plan
+ * that is made of it. */
 Test(packed, equal_buffers_are_an_alias) {
     static const int64_t wanted[2][2] = {{-1, -1}, {0, 0}};
     for (int keep = 0; keep < 2; keep++) {
         packed_world w;
-        int64_t offset;
+        lierne_plan *turned = NULL;
         packed_spec s;
         open_spec(&s);
         s.packing.padding = (lierne_padding)keep;
         s.packing.order = s.order, s.order[0] = 2, s.order[2] = 0;
         lierne_layout *src = make(&s);
         cr_assert_eq(plan_ranks(&w, src, src), LIERNE_OK, "%s", lierne_last_error());
-        for (int d = 0; d < 2; d++) {
-            assert_ok(lierne_plan_get_alias(&offset, w.plans[0], (lierne_direction)d));
-            cr_expect_eq(offset, wanted[keep][d], "padding %d: alias at %lld", keep,
-                         (long long)offset);
-        }
+        expect_alias(w.plans[0], wanted[keep], keep ? "kept padding" : "padding");
+        assert_ok(lierne_plan_create_transposed(&turned, w.plans[0]));
+        expect_alias(turned, wanted[keep], keep ? "turned, kept padding" : "turned, padding");
+        assert_ok(lierne_plan_destroy(turned));
         close_world(&w);
         lierne_layout_destroy(src);
         lierne_grid_destroy(s.grid);
