@@ -3,7 +3,9 @@ runs on simulated worlds, whose order is shown by an operation that one rank wit
 import gc
 import json
 import threading
+import types
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -407,6 +409,30 @@ class Groups(unittest.TestCase):
 
         with lierne.Context.sim(RANKS, timeout=30) as world:
             world.run(work)
+
+    def test_what_failed_to_end_is_not_ended_again(self):
+        """A communicator that does not end is an error, and the group or run is destroyed all the same."""
+        def failing(name):
+            def destroy(own):
+                ended.append(name)
+                getattr(lib, name)(own)
+                return lib.LIERNE_ERR_TIMEOUT
+            return destroy
+
+        ended, lib = [], lierne.schedules.lib
+        names = "lierne_group_destroy", "lierne_run_destroy"
+        fake = types.SimpleNamespace(**{name: failing(name) for name in names})
+        with lierne.Context.self() as context:
+            schedule = Schedule(0, [Group("own", [0], 1)], [])
+            both = create_groups(context, ("own", [0])) + [Run(context, schedule)]
+            with unittest.mock.patch.object(lierne.schedules, "lib", fake):
+                for own in both:
+                    self.assertRaises(lierne.errors.TimeoutError, own.close)
+                    own.close()
+                self.assertEqual(ended, list(names))
+                del own, both
+                gc.collect()
+                self.assertEqual(context._doomed, [])
 
     def test_groups_of_a_context(self):
         grid = lierne.Grid({"tp": 2, "dp": 2})

@@ -16,7 +16,7 @@ import operator
 import typing
 
 from lierne._arrays import dtype_number, dtype_of_number
-from lierne._library import ERRORS, Spec, call, ffi, handle, lib, make, not_copied, text
+from lierne._library import ERRORS, Error, Spec, call, ffi, handle, lib, make, not_copied, text
 from lierne.plan import direction_of
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "barrier", "send",
@@ -24,6 +24,7 @@ KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"
 _PRIORITIES = ("normal", "high")
 _DIRECTIONS = ("forward", "adjoint")
 _INVALID = ERRORS[lib.LIERNE_ERR_INVALID]
+_BUSY = ERRORS[lib.LIERNE_ERR_BUSY]
 
 
 def _one_of(what, name, names):
@@ -245,6 +246,19 @@ def launch_order(schedules, concurrent=False):
     return order
 
 
+def _destroy(owner, function):
+    """Ends what has a group. After any error but BusyError it is gone as well, or goes with its context."""
+    if owner._handle is not None and owner.context._handle is not None:
+        try:
+            owner.context._call(function, owner._handle)
+        except _BUSY:
+            raise
+        except Error:
+            owner._handle = None
+            raise
+    owner._handle = None
+
+
 class ContextGroup:
     """A group of a context, of which this rank is a member; made by create_groups. Destroyed with its
     context, or by close()."""
@@ -285,9 +299,7 @@ class ContextGroup:
 
     def close(self):
         """Destroys the group. Collective over its members where transports have communicators."""
-        if self._handle is not None and self.context._handle is not None:
-            self.context._call(lib.lierne_group_destroy, self._handle)
-        self._handle = None
+        _destroy(self, lib.lierne_group_destroy)
 
 
 def create_groups(context, *specs):
@@ -427,9 +439,7 @@ class Run:
     def close(self):
         """Destroys the run, and the groups that no other run uses. Raises errors.BusyError between
         begin() and wait()."""
-        if self._handle is not None and self.context._handle is not None:
-            self.context._call(lib.lierne_run_destroy, self._handle)
-        self._handle = None
+        _destroy(self, lib.lierne_run_destroy)
 
     def __del__(self):
         if getattr(self, "_handle", None) is not None:
