@@ -201,13 +201,25 @@ static void drop_run(lierne_run *run) {
     }
 }
 
-/* The newest first. Plans of the run are in them, and are destroyed before. */
+/* The place of the newest group that the run still has, NULL: it has none. */
+static lierne_group **find_newest(const lierne_run *run) {
+    lierne_group **newest = NULL;
+    for (size_t i = 0; run->groups && i < run->schedule->groups.count; i++) {
+        lierne_group **at = &run->groups[i];
+        newest = *at && (!newest || (*at)->uid > (*newest)->uid) ? at : newest;
+    }
+    return newest;
+}
+
+/* The newest first, by uid: ranks may have recorded them in different orders. Plans of the run are
+ * in them, and are destroyed before. */
 static lierne_status release_groups(lierne_run *run) {
     lierne_status status = LIERNE_OK;
     lierne_run_destroy_copies(run);
-    for (size_t i = run->groups ? run->schedule->groups.count : 0; i-- > 0;) {
-        lierne_group *own = run->groups[i];
-        if (own && --own->references == 0) {
+    for (lierne_group **at = find_newest(run); at; at = find_newest(run)) {
+        lierne_group *own = *at;
+        *at = NULL;
+        if (--own->references == 0) {
             lierne_status destroyed = lierne_group_destroy(own);
             status = status == LIERNE_OK ? destroyed : status;
         }

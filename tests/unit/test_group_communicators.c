@@ -1,6 +1,7 @@
 /* Groups with a transport that needs a communicator for each: the order of their creation, faults
  * of one member, and what is left. */
 #include "base/base.h"
+#include "lierne/schedule.h"
 #include "rank_threads.h"
 #include "unit/expect.h"
 #include "unit/group_case.h"
@@ -48,6 +49,58 @@ Test(group_communicators, communicators_are_created_in_one_order) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
     group_state s = {0};
     group_run(4, &spec, canonical_order, &s);
+}
+
+/* The groups that a pass makes of two groups, which each rank has recorded in an order of its own.
+ */
+static lierne_schedule *record_two(int rank, group_state *s) {
+    static const int ranks[2] = {0, 1};
+    const lierne_isolation_spec ep = LIERNE_ISOLATION_SPEC_INIT;
+    lierne_schedule *recorded, *isolated = NULL;
+    int index;
+    NOTE(s, lierne_schedule_create(&recorded, rank) == LIERNE_OK);
+    for (int i = 0; i < 2; i++) {
+        int uid = 1 + (i + rank) % 2;
+        const lierne_schedule_group_spec g = {.size = sizeof g,
+                                              .name = uid == 1 ? "one" : "two",
+                                              .uid = uid,
+                                              .ranks = ranks,
+                                              .nranks = 2};
+        NOTE(s, lierne_schedule_add_group(&index, recorded, &g) == LIERNE_OK);
+    }
+    for (int uid = 1; uid <= 2; uid++) {
+        lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+        o.kind = LIERNE_OPERATION_ALL_TO_ALL;
+        o.group = (uid - 1 + rank) % 2;
+        o.tag = "ep";
+        NOTE(s, lierne_schedule_add_operation(&index, recorded, &o) == LIERNE_OK);
+        o.kind = LIERNE_OPERATION_ALL_GATHER;
+        o.tag = "";
+        NOTE(s, lierne_schedule_add_operation(&index, recorded, &o) == LIERNE_OK);
+    }
+    NOTE(s, lierne_schedule_freeze(recorded) == LIERNE_OK);
+    NOTE(s, lierne_schedule_isolate(&isolated, recorded, &ep) == LIERNE_OK);
+    lierne_schedule_destroy(recorded);
+    return isolated;
+}
+
+static void run_of_two(lierne_context *context, void *shared) {
+    const lierne_run_spec external = {.size = sizeof external, .external = 1};
+    group_state *s = shared;
+    lierne_run *run = NULL;
+    group_attach(s, context);
+    lierne_schedule *schedule = record_two(lierne_context_get_rank(context), s);
+    NOTE(s, lierne_run_create(&run, context, schedule, &external) == LIERNE_OK);
+    NOTE(s, lierne_context_get_ngroups(context) == 2);
+    NOTE(s, lierne_run_destroy(run) == LIERNE_OK);
+    NOTE(s, lierne_context_get_ngroups(context) == 0);
+    lierne_schedule_destroy(schedule);
+}
+
+Test(group_communicators, those_of_a_run_are_destroyed_in_one_order) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
+    group_state s = {0};
+    group_run(2, &spec, run_of_two, &s);
 }
 
 static void one_member_fails(lierne_context *context, void *shared) {
