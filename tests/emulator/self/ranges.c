@@ -20,10 +20,10 @@ static bool says_without(void) {
 enum { MOST = 64, COUNT = 64 };
 
 static char names[MOST][64];
-static int begun, open_now, most_open;
+static int domains, begun, open_now, most_open;
 
 static nvtxDomainHandle_t create_domain(const char *name) {
-    check(strcmp(name, "lierne") == 0, "the domain");
+    check(strcmp(name, "lierne") == 0 && ++domains == 1, "the domain, once");
     return (nvtxDomainHandle_t)names;
 }
 
@@ -86,6 +86,7 @@ static void see_calls(void) {
     check(most_open == 2, "one stage at a time, within the begin");
     check(cudaStreamSynchronize(stream) == cudaSuccess, "the calls of a stream");
     lierne_plan_destroy(plan);
+    check(lierne_context_use_cuda(context) == LIERNE_OK, "again");
     lierne_context_destroy(context);
     cudaFree(data);
     cudaStreamDestroy(stream);
