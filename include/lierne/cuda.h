@@ -65,11 +65,12 @@ extern "C" {
 
 /* Makes the context one for memory of the current device (cudaGetDevice). The same device must be
  * current when plans and runs are created and plans are updated; executing calls switch to it and
- * back. Collective over the context, before its first plan; waits for all ranks. Calling it again
- * changes nothing. Not thread-safe with other calls on the context. Errors that all ranks get
- * alike: INVALID (plans are alive), UNSUPPORTED (no driver or no device: the message has CUDA's
- * reason), MISMATCH (a rank calls something else), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. Of
- * this rank alone: INVALID (context is NULL). On error the context is unchanged. */
+ * back. Collective over the context, before its first plan and group; waits for all ranks. Calling
+ * it again changes nothing. Not thread-safe with other calls on the context. Errors that all ranks
+ * get alike: INVALID (plans are alive, groups were created), UNSUPPORTED (no driver or no device:
+ * the message has CUDA's reason), MISMATCH (a rank calls something else), NO_MEMORY, TIMEOUT,
+ * PEER_FAILED, TRANSPORT. Of this rank alone: INVALID (context is NULL). On error the context is
+ * unchanged. */
 LIERNE_API lierne_status lierne_context_use_cuda(lierne_context *context);
 
 /* Writes one line to text of size bytes: versions of CUDA's runtime and driver, whether ranges for

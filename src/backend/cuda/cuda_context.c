@@ -27,6 +27,13 @@ static lierne_status prepare_device(const lierne_context *context, int *device, 
                            "memory before the first plan",
                            context->rank, context->nplans);
     }
+    if (context->last_group_uid > 0 && !context->own_stream) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: groups were created before: call it before "
+                           "lierne_group_create, after which windows would have one order of "
+                           "messages for all groups",
+                           context->rank);
+    }
     lierne_status status = start_device(device, stream);
     return status == LIERNE_OK
                ? LIERNE_OK

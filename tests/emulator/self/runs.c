@@ -144,6 +144,25 @@ static void use_captured(void) {
     cudaStreamDestroy(stream);
 }
 
+/* Groups that are there before windows would share one order over these. */
+static void reject_groups(void) {
+    static const int ranks[1] = {0};
+    const lierne_group_spec spec = {
+        .size = sizeof spec, .purpose = "ep", .ngroups = 1, .group_size = 1, .ranks = ranks};
+    lierne_group *group = NULL;
+    lierne_context *late = open_rank("late", 0, 1, NULL);
+    check(lierne_group_create(&group, late, &spec) == LIERNE_OK, "a group");
+    check(lierne_context_use_cuda(late) == LIERNE_ERR_INVALID &&
+              strstr(lierne_last_error(), "groups were created before") != NULL,
+          "groups come after memory");
+    lierne_group_destroy(group);
+    lierne_context_destroy(late);
+    check(lierne_group_create(&group, context, &spec) == LIERNE_OK &&
+              lierne_context_use_cuda(context) == LIERNE_OK &&
+              lierne_group_destroy(group) == LIERNE_OK,
+          "a second call");
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     if (!getenv("EMULATOR_DEVICES")) {
@@ -157,6 +176,7 @@ int main(int argc, char **argv) {
     use_default(cudaStreamLegacy, true);
     cudaSetDevice(OWN);
     lierne_plan_destroy(plan);
+    reject_groups();
     lierne_context_destroy(context);
     cudaFree(in);
     cudaFree(out);
