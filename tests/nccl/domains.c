@@ -205,7 +205,9 @@ static void *aborts(void *argument) {
     nccl->transport->watched->abort(nccl->self); /* as the watchdog does */
     check(count_calls().aborted - before.aborted == 2 * RANKS, "both are aborted");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
-    lierne_group_destroy(group);
+    check(lierne_group_destroy(group) == LIERNE_OK, "destroy");
+    check(((const lierne_nccl *)nccl->self)->groups != NULL, "the call that failed outlives it");
+    meet_ranks();
     lierne_context_destroy(context);
     fake_nccl_set_error(ncclSuccess);
     return NULL;
@@ -221,5 +223,6 @@ int main(void) {
         check(lierne_mem_live() == 0, "nothing leaks");
     }
     run_ranks(aborts);
+    check(lierne_mem_live() == 0, "nothing leaks after an error");
     return print_checks();
 }

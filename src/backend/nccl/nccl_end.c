@@ -8,20 +8,19 @@ static lierne_status finalise(lierne_nccl *n) {
     return lierne_nccl_wait(n, "ncclCommFinalize");
 }
 
-static lierne_status end_comm(lierne_nccl *n) {
-    if (!n->comm || !n->owned) {
-        return LIERNE_OK;
-    }
-    lierne_status status = n->broken ? LIERNE_OK : finalise(n);
-    if (n->broken || status != LIERNE_OK) {
+lierne_status lierne_nccl_end_comm(lierne_nccl *n) {
+    bool owned = n->comm && n->owned;
+    lierne_status status = owned && !n->broken ? finalise(n) : LIERNE_OK;
+    if (owned && (n->broken || status != LIERNE_OK)) {
         n->call.ncclCommAbort(n->comm);
-    } else {
+    } else if (owned) {
         n->call.ncclCommDestroy(n->comm);
     }
+    n->comm = NULL;
     return status;
 }
 
-/* Of groups whose creation failed. */
+/* Of groups whose creation failed, or that calls outlived. */
 static void end_groups(lierne_nccl *n) {
     while (n->groups) {
         lierne_nccl *group = n->groups;
@@ -34,8 +33,7 @@ static void end_groups(lierne_nccl *n) {
 /* NCCL writes what a split makes until the parent's end has waited for it: so groups end after it,
  * and never where the parent is the caller's. */
 lierne_status lierne_nccl_end(lierne_nccl *n) {
-    lierne_status status = end_comm(n);
-    n->comm = NULL;
+    lierne_status status = lierne_nccl_end_comm(n);
     n->splits &= !n->owned;
     if (!n->splits) {
         end_groups(n);

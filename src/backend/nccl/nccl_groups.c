@@ -31,6 +31,14 @@ static lierne_status fill_places(lierne_nccl *g, const lierne_transport_group *g
     return LIERNE_OK;
 }
 
+static void join_parent(lierne_nccl *g) {
+    lierne_nccl *n = g->parent;
+    pthread_mutex_lock(&n->lock);
+    g->next = n->groups;
+    n->groups = g;
+    pthread_mutex_unlock(&n->lock);
+}
+
 /* Everything that can fail on this rank alone; *out stays NULL where it is in no group. */
 static lierne_status prepare_group(lierne_nccl **out, lierne_nccl *n,
                                    const lierne_transport_group *group) {
@@ -53,10 +61,7 @@ static lierne_status prepare_group(lierne_nccl **out, lierne_nccl *n,
         lierne_mem_free(g);
         return status;
     }
-    pthread_mutex_lock(&n->lock);
-    g->next = n->groups;
-    n->groups = g;
-    pthread_mutex_unlock(&n->lock);
+    join_parent(g);
     *out = g;
     return LIERNE_OK;
 }
@@ -154,12 +159,19 @@ static void leave_parent(lierne_nccl *g) {
     pthread_mutex_unlock(&n->lock);
 }
 
+/* Calls that failed outlive their plans, and so the group: they withdraw what they have begun when
+ * the context ends. */
 lierne_status lierne_nccl_group_destroy(void *self, double timeout, bool alone) {
     lierne_nccl *g = self;
     leave_parent(g);
     g->timeout = timeout;
     g->broken |= alone;
-    lierne_status status = lierne_nccl_end(g);
+    lierne_status status = lierne_nccl_end_comm(g);
+    if (g->batches > 0) {
+        join_parent(g);
+        return status;
+    }
+    lierne_nccl_end(g);
     lierne_mem_free(g);
     return status;
 }

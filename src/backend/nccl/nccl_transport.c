@@ -18,6 +18,7 @@ typedef struct batch {
 
 static void batch_destroy(void *self) {
     batch *b = self;
+    b->nccl->batches--;
     lierne_group_cutter_destroy(&b->cutter);
     lierne_mem_free(b->posted.slots);
     lierne_mem_free(b);
@@ -28,6 +29,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     batch *b;
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b));
     b->nccl = n;
+    n->batches++;
     lierne_status status = lierne_group_cutter_create(&b->cutter, n->rank, n->world, capacity);
     if (status == LIERNE_OK) {
         status = lierne_alloc(&b->posted.slots, capacity, sizeof *b->posted.slots);

@@ -95,6 +95,7 @@ typedef struct lierne_nccl {
     int rank;
     int world;
     double timeout;
+    int batches;                       /* that are on it */
     bool *met;                         /* per rank; NULL: it has no messages but all-gathers */
     lierne_heap heap;                  /* of windows */
     ncclWindow_t window;               /* of the chunk that is added, once NCCL has made it */
@@ -141,6 +142,8 @@ void lierne_nccl_heap_close(lierne_nccl *n);
  * until the timeout; after an error at once. While n still splits, neither it nor its groups may be
  * freed. Errors: TIMEOUT, TRANSPORT (it has ended, too). */
 lierne_status lierne_nccl_end(lierne_nccl *n);
+/* The same of the communicator alone. */
+lierne_status lierne_nccl_end_comm(lierne_nccl *n);
 /* The configuration of a communicator that does not block. */
 ncclConfig_t lierne_nccl_configuration(void);
 /* Makes n->comm, which is n's own, together with the other ranks that have the id. */
