@@ -168,6 +168,16 @@ address_node() {
     done
 }
 
+# NCCL and devices that are played, with ranks as threads. What a stream that hangs may still use is left on purpose.
+address_played() {
+    local name
+    [ -e "$build/tests/nccl/domains" ] || return
+    make_in "$build/address" "$address" tests/nccl/{domains,ranks,replays,schedule,windows} tests/ipc/groups || return
+    for name in nccl/{domains,ranks,replays,schedule,windows} ipc/groups; do
+        step "address played $name" env "ASAN_OPTIONS=$asan:detect_leaks=0" "$build/address/tests/$name"
+    done
+}
+
 memcheck() {
     local how=(valgrind -q --trace-children=yes --error-exitcode=9 --leak-check=full
         --errors-for-leak-kinds=definite --suppressions=tests/sanitize/valgrind.supp)
@@ -192,6 +202,7 @@ fi
 [ "$short" = short ] && finish
 threads
 address_node
+address_played
 if command -v $mpirun >/dev/null 2>&1; then
     address_mpi
 else
