@@ -101,14 +101,14 @@ int main(int argc, char **argv) {
 
     /* A step: rows go where they are computed, and results come home in their order. */
     int64_t own = (boundaries[(rank + 1) * MINE] - boundaries[rank * MINE]) * WIDTH;
-    int64_t todo = lierne_assignment_get_loads(assignment)[rank] * WIDTH, wrong = 0;
+    int64_t given = lierne_assignment_get_loads(assignment)[rank] * WIDTH, wrong = 0;
     float *in = malloc((size_t)own * sizeof *in), *out = malloc((size_t)own * sizeof *out);
-    float *work = malloc((size_t)(todo + 1) * sizeof *work);
+    float *work = malloc((size_t)(given + 1) * sizeof *work);
     for (int64_t i = 0; i < own; i++) {
         in[i] = (float)((boundaries[rank * MINE] * WIDTH + i) % 8191);
     }
     must(lierne_plan_forward(dispatch, work, in, NULL));
-    for (int64_t i = 0; i < todo; i++) {
+    for (int64_t i = 0; i < given; i++) {
         work[i] = 2 * work[i] + 1;
     }
     must(lierne_plan_forward(back, out, work, NULL));

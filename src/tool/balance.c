@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char help[] =
     "Usage: lierne balance FILE [OPTION]...\n"
@@ -153,19 +152,13 @@ static bool fill_input(input *in, table *t, int64_t node_ranks) {
     return true;
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* One mode; ms: how long it took. NULL: it has no assignment. */
 static lierne_assignment *assign(input *in, int mode, double *ms) {
     lierne_assignment *a = NULL;
-    double start = seconds();
+    double start = tool_now();
     in->spec.mode = (lierne_balance_mode)mode;
     lierne_assignment_create(&a, &in->items, in->counts, in->nranks, &in->spec);
-    *ms = (seconds() - start) * 1e3;
+    *ms = (tool_now() - start) * 1e3;
     return a;
 }
 

@@ -9,7 +9,7 @@
 
 static bool shown;
 
-static double now(void) {
+double tool_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -17,10 +17,10 @@ static double now(void) {
 
 void tool_progress(char **argv, const char *what, int done, int all) {
     static double last;
-    if (!isatty(STDERR_FILENO) || (done > 0 && now() - last < PERIOD)) {
+    if (!isatty(STDERR_FILENO) || (done > 0 && tool_now() - last < PERIOD)) {
         return;
     }
-    last = now();
+    last = tool_now();
     shown = true;
     fprintf(stderr, "\r%s: %s, rank %d of %d\033[K", argv[0], what, done, all);
 }

@@ -79,6 +79,9 @@ int tool_load_valid(char **argv, const char *path, const char *bridge, lierne_co
 /* The same for a text that the command has made; quiet: diagnostics are not printed. */
 int tool_load_text(char **argv, const char *text, size_t length, bool quiet, lierne_config **out);
 
+/* Seconds of a clock that never goes back. */
+double tool_now(void);
+
 /* Where standard error is a terminal: prints what is being done, and how many of all ranks are
  * done. At 0 at once, then a few times a second. tool_progress_end, which tool_say calls too,
  * removes the line. */

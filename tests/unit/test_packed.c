@@ -179,18 +179,24 @@ static bool make_layouts(const packed_case *c, lierne_layout **layouts, uint64_t
     return all;
 }
 
+/* A world, its segments and both sides; a source may be PARTIAL unless it is `whole`. */
+static packed_random draw_case(packed_case *c, uint64_t seed, bool whole) {
+    packed_random random = {.state = mix(seed + 1)};
+    *c = (packed_case){.world = 1 + (int)packed_draw(&random, PACKED_WORLD)};
+    packed_random_tokens(&random, &c->tokens);
+    for (int s = 0; s < 2; s++) {
+        packed_random_side(&random, &c->sides[s], c->world, whole || s == 1);
+        packed_random_packing(&random, &c->sides[s], &c->tokens);
+    }
+    return random;
+}
+
 static void run_seed(uint64_t seed) {
     static packed_case c;
-    packed_random random = {.state = mix(seed + 1)};
     lierne_layout *layouts[2] = {NULL, NULL};
     lierne_plan *plans[PACKED_WORLD];
     lierne_sim *sim;
-    c = (packed_case){.world = 1 + (int)packed_draw(&random, PACKED_WORLD)};
-    packed_random_tokens(&random, &c.tokens);
-    for (int s = 0; s < 2; s++) {
-        packed_random_side(&random, &c.sides[s], c.world, s == 1);
-        packed_random_packing(&random, &c.sides[s], &c.tokens);
-    }
+    draw_case(&c, seed, false);
     if (make_layouts(&c, layouts, seed)) {
         const lierne_redistribute_spec spec = {.size = sizeof spec,
                                                .src = layouts[0],
@@ -274,16 +280,10 @@ static void update_case(packed_case *c, lierne_plan **plans, packed_random *rand
 
 static void run_updates(uint64_t seed) {
     static packed_case c;
-    packed_random random = {.state = mix(seed + 1)};
     lierne_layout *layouts[2] = {NULL, NULL};
     lierne_plan *plans[PACKED_WORLD];
     lierne_sim *sim;
-    c = (packed_case){.world = 1 + (int)packed_draw(&random, PACKED_WORLD)};
-    packed_random_tokens(&random, &c.tokens);
-    for (int s = 0; s < 2; s++) {
-        packed_random_side(&random, &c.sides[s], c.world, true);
-        packed_random_packing(&random, &c.sides[s], &c.tokens);
-    }
+    packed_random random = draw_case(&c, seed, true);
     if (!(c.sides[0].plain && c.sides[1].plain) && make_layouts(&c, layouts, seed)) {
         const lierne_redistribute_spec spec = {.size = sizeof spec,
                                                .src = layouts[0],

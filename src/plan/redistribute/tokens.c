@@ -4,12 +4,6 @@
  * message cut alike, without knowing each other's rows. */
 #include "plan/redistribute/tokens.h"
 
-typedef struct found_piece {
-    lierne_token_piece piece;
-    size_t part;
-} found_piece;
-typedef LIERNE_VEC(found_piece) found_pieces;
-
 /* Spans that are walked along with ascending tokens. */
 typedef struct follower {
     const lierne_spans *spans; /* or NULL */
@@ -35,38 +29,45 @@ static int64_t follow(follower *f, int64_t token) {
     return has ? s->at[f->at].local + token - s->at[f->at].start : 0;
 }
 
-/* Cuts a span into pieces. *segment: at most that of the span's first token. */
-static lierne_status cut_span(lierne_tokens *t, const lierne_span *span, int64_t *segment,
-                              follower *mine, found_pieces *found) {
-    const lierne_packed *p = t->locators[0].packed ? t->locators[0].packed : t->locators[1].packed;
+/* A walk over the spans of side `own`. */
+typedef struct walk {
+    lierne_locator *locators;
+    int own;
+    int64_t segment; /* at most that of the next token */
+    follower mine;
+    lierne_cut_pieces *pieces;
+} walk;
+
+static lierne_status cut_span(walk *w, const lierne_span *span) {
+    lierne_locator *own = &w->locators[w->own], *other = &w->locators[!w->own];
+    const lierne_packed *p = own->packed ? own->packed : other->packed;
     int64_t end = span->start + span->size;
     for (int64_t token = span->start, next; token < end; token = next) {
-        while (p->cu[*segment + 1] <= token) {
-            ++*segment;
+        while (p->cu[w->segment + 1] <= token) {
+            w->segment++;
         }
-        next = p->cu[*segment + 1] < end ? p->cu[*segment + 1] : end;
-        (void)lierne_locate(&t->locators[!t->other], *segment, token, &next);
-        found_piece f = {.part = lierne_locate(&t->locators[t->other], *segment, token, &next)};
+        next = p->cu[w->segment + 1] < end ? p->cu[w->segment + 1] : end;
+        (void)lierne_locate(own, w->segment, token, &next);
+        lierne_cut_piece f = {.part = lierne_locate(other, w->segment, token, &next)};
         f.piece.start = token;
         f.piece.size = next - token;
-        f.piece.local[!t->other] = span->local + token - span->start;
-        f.piece.local[t->other] = follow(mine, token);
-        LIERNE_TRY(LIERNE_VEC_PUSH(found, f));
+        f.piece.local[w->own] = span->local + token - span->start;
+        f.piece.local[!w->own] = follow(&w->mine, token);
+        LIERNE_TRY(LIERNE_VEC_PUSH(w->pieces, f));
     }
     return LIERNE_OK;
 }
 
-static lierne_status cut_spans(lierne_tokens *t, const lierne_spans *own, const lierne_spans *mine,
-                               found_pieces *found) {
-    follower f = {.spans = mine};
-    int64_t segment = 0;
-    for (size_t i = 0; i < own->count; i++) {
-        LIERNE_TRY(cut_span(t, &own->at[i], &segment, &f, found));
+lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
+                                const lierne_spans *spans, const lierne_spans *mine) {
+    walk w = {.locators = locators, .own = own, .mine = {.spans = mine}, .pieces = pieces};
+    for (size_t i = 0; i < spans->count; i++) {
+        LIERNE_TRY(cut_span(&w, &spans->at[i]));
     }
     return LIERNE_OK;
 }
 
-static lierne_status sort_by_part(lierne_tokens *t, const found_pieces *found) {
+static lierne_status sort_by_part(lierne_tokens *t, const lierne_cut_pieces *found) {
     size_t nparts = t->locators[t->other].nparts;
     LIERNE_TRY(lierne_alloc(&t->first, nparts + 2, sizeof *t->first));
     LIERNE_TRY(lierne_alloc(&t->at, found->count, sizeof *t->at));
@@ -85,8 +86,8 @@ static lierne_status sort_by_part(lierne_tokens *t, const found_pieces *found) {
 
 static lierne_status find_pieces(lierne_tokens *t, const lierne_spans *own,
                                  const lierne_spans *mine) {
-    found_pieces found = {0};
-    lierne_status status = cut_spans(t, own, mine, &found);
+    lierne_cut_pieces found = {0};
+    lierne_status status = lierne_tokens_cut(&found, t->locators, !t->other, own, mine);
     if (status == LIERNE_OK) {
         status = sort_by_part(t, &found);
     }

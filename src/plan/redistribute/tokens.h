@@ -13,6 +13,13 @@ typedef struct lierne_token_piece {
     int64_t local[2];
 } lierne_token_piece;
 
+/* One that was cut, and the part of the other side that has it. */
+typedef struct lierne_cut_piece {
+    lierne_token_piece piece;
+    size_t part;
+} lierne_cut_piece;
+typedef LIERNE_VEC(lierne_cut_piece) lierne_cut_pieces;
+
 typedef struct lierne_tokens {
     int axis;
     lierne_locator locators[2]; /* of source and destination */
@@ -28,6 +35,11 @@ int lierne_tokens_axis(const lierne_layout *from, const lierne_layout *to);
 lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const layouts[2], int own,
                                    const lierne_cell *cell, const lierne_cell *mine);
 void lierne_tokens_destroy(lierne_tokens *t);
+/* Cuts what a cell of side `own` has, in the order of tokens, where coordinates of either side or
+ * segments change. mine: what this rank has on the other side, or NULL. A list that has space does
+ * not grow. */
+lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
+                                const lierne_spans *spans, const lierne_spans *mine);
 /* Rows of the axis, packed or not, in the buffer of a cell's ranks. */
 int64_t lierne_tokens_rows(const lierne_layout *layout, int axis, const lierne_cell *cell);
 /* The pieces of an ordinary axis that a cell has. */

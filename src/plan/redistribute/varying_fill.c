@@ -36,37 +36,13 @@ static void list_spans(lierne_varying_plan *v, int side) {
     own->shape[v->axis] = lierne_tokens_rows(layout, v->axis, &own->cell);
 }
 
-static int64_t follow(const lierne_span_list *spans, size_t *at, int64_t token) {
-    while (*at < spans->count && spans->at[*at].start + spans->at[*at].size <= token) {
-        ++*at;
-    }
-    bool has = *at < spans->count && spans->at[*at].start <= token;
-    return has ? spans->at[*at].local + token - spans->at[*at].start : 0;
-}
-
+/* The list has space for all pieces that fit the capacity. */
 static void find_pieces(lierne_varying_plan *v, int side) {
-    lierne_varying_state *state = &v->states[v->current];
-    const lierne_packed *p = state->locators[state->locators[0].packed ? 0 : 1].packed;
-    lierne_varying_side *own = &v->sides[side];
-    int64_t segment = 0;
-    size_t mine = 0;
-    own->npieces = 0;
-    for (size_t i = 0; i < own->tokens.count; i++) {
-        const lierne_span *span = &own->tokens.at[i];
-        int64_t end = span->start + span->size;
-        for (int64_t token = span->start, next; token < end; token = next) {
-            lierne_varying_piece *found = &own->pieces[own->npieces++];
-            while (p->cu[segment + 1] <= token) {
-                segment++;
-            }
-            next = p->cu[segment + 1] < end ? p->cu[segment + 1] : end;
-            (void)lierne_locate(&state->locators[side], segment, token, &next);
-            found->part = lierne_locate(&state->locators[!side], segment, token, &next);
-            found->piece = (lierne_token_piece){.start = token, .size = next - token};
-            found->piece.local[side] = span->local + token - span->start;
-            found->piece.local[!side] = follow(&v->sides[!side].tokens, &mine, token);
-        }
-    }
+    const lierne_span_list *own = &v->sides[side].tokens, *mine = &v->sides[!side].tokens;
+    v->sides[side].pieces.count = 0;
+    (void)lierne_tokens_cut(&v->sides[side].pieces, v->states[v->current].locators, side,
+                            &(lierne_spans){.at = own->at, .count = own->count},
+                            &(lierne_spans){.at = mine->at, .count = mine->count});
 }
 
 /* A box of the buffer of a side: rows of the axis, and the columns of a box. */
@@ -118,8 +94,8 @@ static void deal_blocks(const lierne_varying_plan *v, lierne_varying_half *h, in
         h->next[m] = messages->at[m].blocks.count = 0;
         messages->at[m].elements = 0;
     }
-    for (size_t i = 0; i < own->npieces; i++) {
-        size_t part = own->pieces[i].part;
+    for (size_t i = 0; i < own->pieces.count; i++) {
+        size_t part = own->pieces.at[i].part;
         for (size_t k = h->first[part]; k < h->first[part + 1]; k++) {
             if (h->links.at[k].peer != v->rank) {
                 h->next[h->links.at[k].message] += h->links.at[k].ncolumns;
@@ -139,8 +115,8 @@ static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messa
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1, side = receives ? !from : from;
     const lierne_varying_side *own = &v->sides[side];
     deal_blocks(v, h, side, messages);
-    for (size_t i = 0; i < own->npieces; i++) {
-        const lierne_varying_piece *found = &own->pieces[i];
+    for (size_t i = 0; i < own->pieces.count; i++) {
+        const lierne_cut_piece *found = &own->pieces.at[i];
         for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
             const lierne_varying_link *link = &h->links.at[k];
             for (size_t c = link->first_column; c < link->first_column + link->ncolumns; c++) {

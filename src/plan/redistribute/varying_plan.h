@@ -35,12 +35,6 @@ typedef struct lierne_varying_way {
     lierne_varying engine;
 } lierne_varying_way;
 
-/* A piece of a walk over the tokens that this rank has on one side. */
-typedef struct lierne_varying_piece {
-    lierne_token_piece piece;
-    size_t part; /* of the other side */
-} lierne_varying_piece;
-
 /* This rank on one side. */
 typedef struct lierne_varying_side {
     bool holds;
@@ -48,8 +42,7 @@ typedef struct lierne_varying_side {
     lierne_boxes columns; /* of its cell, of the other axes */
     lierne_span_list tokens;
     lierne_span_list padding;
-    lierne_varying_piece *pieces; /* sorted as tokens are */
-    size_t npieces;
+    lierne_cut_pieces pieces; /* of tokens */
     size_t most_spans, most_pieces;
     int64_t shape[LIERNE_MAX_AXES];
 } lierne_varying_side;

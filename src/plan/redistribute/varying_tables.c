@@ -235,7 +235,8 @@ static lierne_status build_side(lierne_varying_plan *v, int side) {
     LIERNE_TRY(find_columns(v, side));
     LIERNE_TRY(reserve_spans(&own->tokens, own->most_spans));
     LIERNE_TRY(reserve_spans(&own->padding, own->most_spans));
-    return lierne_alloc_unset(&own->pieces, own->most_pieces, sizeof *own->pieces);
+    own->pieces.capacity = own->most_pieces;
+    return lierne_alloc_unset(&own->pieces.at, own->most_pieces, sizeof *own->pieces.at);
 }
 
 lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
@@ -263,6 +264,6 @@ void lierne_varying_tables_destroy(lierne_varying_plan *v) {
         lierne_mem_free(v->sides[k].columns.at);
         lierne_mem_free(v->sides[k].tokens.at);
         lierne_mem_free(v->sides[k].padding.at);
-        lierne_mem_free(v->sides[k].pieces);
+        lierne_mem_free(v->sides[k].pieces.at);
     }
 }

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static lierne_status execute(const run_state *run, const run_method *method,
@@ -71,12 +70,6 @@ int run_verify(run_state *run) {
     return -1;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool is_one_machine(const run_state *run) {
     char host[RUN_MOST_BYTES] = "";
     const char *all = run->together->all;
@@ -92,9 +85,9 @@ static bool is_one_machine(const run_state *run) {
 static bool time_once(const run_state *run, run_method *method, int direction, int round,
                       bool one_clock) {
     run_worst(run, -1); /* a barrier */
-    double start = now();
+    double start = tool_now();
     lierne_status status = execute(run, method, (lierne_direction)direction);
-    double end = now();
+    double end = tool_now();
     double most[2] = {one_clock ? end : end - start, one_clock ? -start : 0};
     run_max(run, most, 2);
     if (round >= 0) {
