@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     }
 
     /* The same assignment on every rank, without a message. */
-    const lierne_items items = {sizeof items, n, 1, rows, NULL, NULL};
+    const lierne_items items = {sizeof items, n, 1, rows, NULL, NULL, NULL};
     const lierne_balance_spec balance = LIERNE_BALANCE_SPEC_INIT;
     lierne_assignment_report report = {.size = sizeof report};
     lierne_assignment *assignment;

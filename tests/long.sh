@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
-# emulated device, collectives 10,000 times, 1,200 hangs. MPIRUN: empty where there is no MPI. Ends with the first that fails.
+# emulated device, collectives 10,000 times, 1,200 hangs,
+# 100,000 steps of samples. MPIRUN: empty where there is no MPI. Ends with the first that fails.
 set -eu
 build=${1:?usage: long.sh BUILD}
 mpirun=${MPIRUN-mpirun}
 bash tests/cli/test_transports.sh "$build" long
 bash tests/cli/test_emulator.sh "$build" long
 "$build/tests/hang/sim" 0 1000
+LIERNE_SEEDS=5000 "$build/unit" --filter 'samples/random_steps'
 for n in 4 8; do
     for program in golden bridge; do
         LIERNE_TEST_EXECUTOR=ipc "$build/tests/launched/launch" $n "$build/tests/launched/$program"

@@ -24,10 +24,7 @@
 #ifndef LIERNE_SAMPLES_H
 #define LIERNE_SAMPLES_H
 
-#include "lierne/status.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "lierne/plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +45,9 @@ typedef struct lierne_items {
      * segments is NULL */
     const int64_t *rows;
     const int32_t *segments; /* nitems numbers of segments, each at least 0. NULL: 1 each */
+    /* Per segment: how many rows it has once it was computed, as rows. NULL: as many as before.
+     * Only lierne_samples_update reads it. */
+    const int64_t *returned_rows;
 } lierne_items;
 
 typedef enum lierne_balance_mode {
@@ -132,6 +132,141 @@ typedef struct lierne_assignment_report {
 /* Errors: INVALID (NULL, size). */
 LIERNE_API lierne_status lierne_assignment_get_report(lierne_assignment_report *report,
                                                       const lierne_assignment *assignment);
+
+/* Samples that are assigned anew in every step, whose costs each rank knows of its own only.
+ *
+ *     lierne_samples_create(&samples, context, &spec);
+ *     lierne_samples_get_plan(&dispatch, samples, 0);
+ *     every step:
+ *         lierne_samples_update(samples, &items, &balance, NULL);
+ *         lierne_samples_get_lists(&lists, samples, LIERNE_SAMPLES_DISPATCHED);
+ *         lierne_plan_forward(dispatch, pixels, own_pixels, NULL);
+ *
+ * A step communicates twice. The update gathers the numbers of all items in blocks of a fixed size;
+ * then every rank computes the assignment for itself and knows what it sends and receives. The
+ * second communication is the call of the plan. Nothing is planned collectively after create. */
+typedef struct lierne_samples lierne_samples;
+
+/* Where the rows of items are. In the buffer of a rank its items follow one another by ascending
+ * number, without gaps, and the segments of an item in their order. */
+typedef enum lierne_samples_place {
+    LIERNE_SAMPLES_HOME = 0,       /* at first: rows */
+    LIERNE_SAMPLES_DISPATCHED = 1, /* on the assigned rank: rows */
+    LIERNE_SAMPLES_COMPUTED = 2,   /* on the assigned rank: returned rows */
+    LIERNE_SAMPLES_RETURNED = 3    /* at the destination: returned rows */
+} lierne_samples_place;
+
+/* From where to where a tensor moves. The adjoint moves gradients back. */
+typedef enum lierne_samples_way {
+    LIERNE_SAMPLES_DISPATCH = 0, /* HOME to DISPATCHED */
+    LIERNE_SAMPLES_RETURN = 1,   /* COMPUTED to RETURNED */
+    LIERNE_SAMPLES_SEGMENTS = 2  /* HOME to DISPATCHED, with one row per segment: what describes
+                                    each, such as the height and width of an image */
+} lierne_samples_way;
+
+/* A tensor [rows, width] that moves with the items. */
+typedef struct lierne_samples_tensor {
+    lierne_samples_way way;
+    lierne_dtype dtype;
+    int64_t width; /* at least 1 */
+} lierne_samples_tensor;
+
+/* Capacities, which are reserved, because memory that other ranks reach cannot grow; the same on
+ * all ranks. Set size to sizeof(lierne_samples_spec) and the rest to zero first. */
+typedef struct lierne_samples_spec {
+    size_t size;
+    int64_t max_local_items;    /* the most items at home on one rank, at least 1 */
+    int64_t max_local_segments; /* the most segments of these; 0: an item is one segment */
+    int ncosts;                 /* of each item, 1 to LIERNE_MAX_COSTS */
+    int caller;                 /* not 0: updates may have mode LIERNE_BALANCE_CALLER */
+    int64_t max_rows; /* of one rank, HOME and DISPATCHED, at least 1. Give the cap max_rows of an
+                         update to stay below it */
+    int64_t max_returned_rows; /* of one rank, COMPUTED and RETURNED; 0: max_rows */
+    int ntensors;              /* 1 to LIERNE_MAX_SAMPLES_TENSORS */
+    const lierne_samples_tensor *tensors;
+    int max_inflight; /* requests in flight at once per tensor and direction; 0 means 1 */
+} lierne_samples_spec;
+
+#define LIERNE_MAX_SAMPLES_TENSORS 16
+
+/* Plans the movement of samples. Collective over the context, whose ranks must follow one another;
+ * rank i of an assignment is the i-th of them. No items exist before the first update. Memory is in
+ * proportion to the capacities of all ranks together. Destroy with lierne_samples_destroy, before
+ * the context. If any rank fails, every rank gets the same error, and *out is NULL.
+ * Errors: INVALID (NULL, size, a field out of its range, ranks that do not follow one another);
+ * OVERFLOW (all items, segments or bytes of all ranks exceed 2^60); UNSUPPORTED (a context for
+ * device memory, or a transport that cannot change the length of messages or has no match ids:
+ * nccl, ipc); MISMATCH (ranks gave different specs); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
+ * Thread safety: a context serves one thread at a time; in a simulated world each rank needs a
+ * thread, for this and for updates. */
+LIERNE_API lierne_status lierne_samples_create(lierne_samples **out, lierne_context *context,
+                                               const lierne_samples_spec *spec);
+
+/* Frees samples and their plans; not collective. NULL is allowed. Errors: BUSY (a request of a plan
+ * is in flight, or a run holds a plan; nothing is freed). */
+LIERNE_API lierne_status lierne_samples_destroy(lierne_samples *samples);
+
+/* The next step: other items. Collective. items: those of this rank. balance: how they are
+ * assigned, and destination: where results go, another assignment of the same items, such as the
+ * one of the model that reads them; NULL: home. Both have arrays of this rank's items
+ * (spec->assignment) and of all ranks (spec->nodes, one per rank of the context), and all else in
+ * them is the same on all ranks. Nothing is kept of the arguments.
+ *
+ * One all-gather, of blocks that have space for max_local_items, and no other communication: the
+ * assignments are computed on every rank. An assignment that needs more memory than all before
+ * allocates it, and then the ranks also agree that all of them have it: that happens where KK sees
+ * more items, and hardly with other modes, because create reserves what they mostly need. In a
+ * context that checks calls (lierne/context.h) ranks agree in every update. Nothing waits for a
+ * device.
+ *
+ * On any rank's error every rank gets it, and the old routing stays, with its plans and lists.
+ * Errors: those of lierne_assignment_create, whose message has the number of the item among all
+ * ranks; INVALID (also: items->ncosts is not spec->ncosts, segments where max_local_segments is 0,
+ * CALLER without spec->caller, on this rank's item); COUNT_RANGE also for returned rows; CAPACITY
+ * (items or segments of a rank, or rows of a rank in a place, above the spec's); BUSY (a request of
+ * a plan is in flight); MISMATCH (ranks gave different settings: names a rank and the field);
+ * TIMEOUT; PEER_FAILED; TRANSPORT; the error that killed the context. A rank that passes NULL for
+ * samples gets INVALID alone. */
+LIERNE_API lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items *items,
+                                               const lierne_balance_spec *balance,
+                                               const lierne_balance_spec *destination);
+
+/* The plan of tensor `tensor` of the spec, to be executed with lierne/plan.h in both directions. It
+ * belongs to the samples, and its shape follows their updates: it cannot be destroyed, updated,
+ * coalesced, transposed or composed. Not collective. Errors: INVALID (NULL, tensor). */
+LIERNE_API lierne_status lierne_samples_get_plan(lierne_plan **plan, const lierne_samples *samples,
+                                                 int tensor);
+
+/* Who has what in a place. Set size first. Arrays belong to the samples, until the next update. */
+typedef struct lierne_samples_lists {
+    size_t size;
+    int64_t nitems;             /* of this rank */
+    const int64_t *items;       /* their numbers among the items of all ranks, ascending */
+    int64_t nsegments;          /* of this rank */
+    const int64_t *cu_seqlens;  /* nsegments + 1: sums of the rows of segments, 0 first */
+    int64_t nitems_all;         /* of all ranks */
+    const int32_t *ranks;       /* of each of these, numbered as in an assignment */
+    const int64_t *permutation; /* these in the order of ranks, those of a rank ascending */
+    const int64_t *first;       /* rank p's begin at first[p] of it; one entry more than ranks */
+    const int64_t *loads;       /* of each rank: of the balanced cost (RETURNED: destination's) */
+} lierne_samples_lists;
+
+/* Not collective. Errors: INVALID (NULL, size, place). */
+LIERNE_API lierne_status lierne_samples_get_lists(lierne_samples_lists *lists,
+                                                  const lierne_samples *samples,
+                                                  lierne_samples_place place);
+
+/* The cu_seqlens of a place as int32, as attention kernels take them; nsegments + 1 that belong to
+ * the samples until the next update. *cu_seqlens is NULL on failure. Not collective. Errors:
+ * INVALID (NULL, place), OVERFLOW (the last one is above 2^31 - 1). */
+LIERNE_API lierne_status lierne_samples_get_cu_seqlens_i32(const int32_t **cu_seqlens,
+                                                           const lierne_samples *samples,
+                                                           lierne_samples_place place);
+
+/* The report of the last update's assignment; zeros before. Not collective. Errors: INVALID (NULL,
+ * size). */
+LIERNE_API lierne_status lierne_samples_get_report(lierne_assignment_report *report,
+                                                   const lierne_samples *samples);
 
 #ifdef __cplusplus
 }

@@ -148,7 +148,7 @@ static bool fill_input(input *in, table *t, int64_t node_ranks) {
         in->nodes[p] = (int)(p / node_ranks);
     }
     in->spec.nodes = node_ranks > 0 ? in->nodes : NULL;
-    in->items = (lierne_items){sizeof in->items, t->n, 1, in->cost, in->rows, NULL};
+    in->items = (lierne_items){sizeof in->items, t->n, 1, in->cost, in->rows, NULL, NULL};
     return true;
 }
 

@@ -167,7 +167,7 @@ static void time_assignment(const lierne_items *items, const int64_t *homes, int
 static void run_assignments(int n, int nranks, int rounds, double most) {
     int64_t *rows = malloc((size_t)n * sizeof *rows), *homes = calloc((size_t)nranks, 8);
     draw_lengths(rows, homes, n, nranks);
-    const lierne_items items = {sizeof items, n, 1, rows, NULL, NULL};
+    const lierne_items items = {sizeof items, n, 1, rows, NULL, NULL, NULL};
     for (int mode = LIERNE_BALANCE_SHED; mode <= LIERNE_BALANCE_CONTIGUOUS; mode++) {
         if (mode != LIERNE_BALANCE_KK || nranks <= 64) {
             time_assignment(&items, homes, nranks, (lierne_balance_mode)mode, rounds,

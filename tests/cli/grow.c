@@ -212,6 +212,30 @@ static void packed(void) {
     lierne_layout_destroy(made);
 }
 
+/* The same items, on the ranks of a context. */
+static void routed(const lierne_items *items, const lierne_balance_spec *balance) {
+    const lierne_samples_tensor tensor = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_F32, 1};
+    lierne_samples_spec spec = {.size = sizeof spec,
+                                .max_local_items = 1,
+                                .ncosts = 1,
+                                .max_rows = 3,
+                                .ntensors = 1,
+                                .tensors = &tensor};
+    BOX(lierne_samples_lists) lists;
+    lierne_samples *made = NULL;
+    TRY("samples", spec, NULL,
+        (lierne_samples_destroy(made), lierne_samples_create(&made, context, &spec)));
+    lierne_samples_destroy(made);
+    expect("samples", lierne_samples_create(&made, context, &spec), LIERNE_OK, NULL);
+    expect("update", lierne_samples_update(made, items, balance, NULL), LIERNE_OK, NULL);
+    PREPARE(lists);
+    expect("lists", lierne_samples_get_lists(&lists.value, made, LIERNE_SAMPLES_DISPATCHED),
+           LIERNE_OK, NULL);
+    expect_true("lists are filled", lists.value.cu_seqlens[1] == 3);
+    AFTER("lists", lists);
+    expect("destroy", lierne_samples_destroy(made), LIERNE_OK, NULL);
+}
+
 static void samples(void) {
     const int64_t cost[] = {3}, counts[] = {1};
     BOX(lierne_assignment_report) report;
@@ -228,6 +252,7 @@ static void samples(void) {
     expect_true("assignment report is filled", report.value.max_load == 3);
     AFTER("assignment report", report);
     lierne_assignment_destroy(made);
+    routed(&i, &b);
 }
 
 static void dense(void) {

@@ -1,11 +1,13 @@
 /* samples.json, tensors: the rows of items move to the ranks of an assignment, and what is computed
  * of them moves on, both with the gradients back. An item is a segment, and an assignment the owner
- * of a packing, so moving is a redistribution between two packings. Row i of item j has
+ * of a packing, so moving is a redistribution between two packings. Then the same by samples, where
+ * each rank knows its own items only, with their lists. Row i of item j has
  * (7919 j + 31 i + 3 column) mod 8191 - 4095, its gradient (6007 j + 17 i + 5 column) mod 4093 -
  * 2046. */
 #include "row_case.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The rows of all items, before or after they were computed. */
 typedef struct phase {
@@ -113,6 +115,134 @@ static void execute(golden_case *c, const tensor *t, const phase *p, lierne_plan
     free(y);
 }
 
+/* The items of a rank, as it gives them to an update. */
+typedef struct own_items {
+    int64_t n;
+    int64_t *cost, *rows, *returned;
+    int32_t *segments, *given[2];
+} own_items;
+
+static int64_t flatten(int64_t *rows, int32_t *counts, const cJSON *segments, int64_t first,
+                       int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const cJSON *item = cJSON_GetArrayItem(segments, (int)(first + i)), *one;
+        counts[i] = cJSON_GetArraySize(item);
+        cJSON_ArrayForEach(one, item) {
+            rows[count++] = golden_to_int(one, 0);
+        }
+    }
+    return count;
+}
+
+static own_items read_items(const golden_case *c, const tensor *t, int rank) {
+    const cJSON *homes = golden_get(c->item, "home_items"), *cost = golden_get(c->item, "cost");
+    int64_t first = 0, most = t->phases[0].boundaries[t->phases[0].n] + 64;
+    for (int p = 0; p < rank; p++) {
+        first += golden_to_int(cJSON_GetArrayItem(homes, p), 0);
+    }
+    own_items own = {.n = golden_to_int(cJSON_GetArrayItem(homes, rank), 0)};
+    own.cost = golden_alloc(own.n, sizeof *own.cost);
+    own.segments = golden_alloc(own.n, sizeof *own.segments);
+    own.rows = golden_alloc(most, sizeof *own.rows);
+    own.returned = golden_alloc(most, sizeof *own.returned);
+    flatten(own.rows, own.segments, golden_get(c->item, "segments"), first, own.n);
+    flatten(own.returned, own.segments, golden_get(c->item, "returned"), first, own.n);
+    for (int k = 0; k < 2; k++) {
+        own.given[k] = golden_alloc(own.n, sizeof *own.given[k]);
+        for (int64_t i = 0; i < own.n; i++) {
+            own.given[k][i] = t->phases[k].owner[1][first + i];
+        }
+    }
+    for (int64_t i = 0; i < own.n; i++) {
+        own.cost[i] = golden_to_int(cJSON_GetArrayItem(cost, (int)(first + i)), 0);
+    }
+    return own;
+}
+
+static void free_items(own_items *own) {
+    free(own->cost);
+    free(own->segments);
+    free(own->rows);
+    free(own->returned);
+    free(own->given[0]);
+    free(own->given[1]);
+}
+
+static void update(golden_case *c, const tensor *t, lierne_samples *samples, int rank) {
+    static const char *const modes[] = {"shed", "lpt", "kk", "contiguous", "caller"};
+    const char *mode = golden_string(c->item, "mode");
+    own_items own = read_items(c, t, rank);
+    const lierne_items items = {.size = sizeof items,
+                                .nitems = own.n,
+                                .ncosts = 1,
+                                .cost = own.cost,
+                                .rows = own.rows,
+                                .segments = own.segments,
+                                .returned_rows = own.returned};
+    lierne_balance_spec balance = LIERNE_BALANCE_SPEC_INIT, to = LIERNE_BALANCE_SPEC_INIT;
+    for (int m = 0; m < 5; m++) {
+        balance.mode = strcmp(mode, modes[m]) == 0 ? (lierne_balance_mode)m : balance.mode;
+    }
+    balance.assignment = balance.mode == LIERNE_BALANCE_CALLER ? own.given[0] : NULL;
+    to.mode = LIERNE_BALANCE_CALLER;
+    to.assignment = own.given[1];
+    golden_expect_status(c, "lierne_samples_update",
+                         lierne_samples_update(samples, &items, &balance,
+                                               golden_get(c->item, "destination") ? &to : NULL),
+                         LIERNE_OK);
+    free_items(&own);
+}
+
+static void expect_lists(golden_case *c, const tensor *t, const lierne_samples *samples, int rank) {
+    const cJSON *expect = cJSON_GetArrayItem(t->expect, rank);
+    lierne_samples_lists l = {.size = sizeof l};
+    golden_expect_status(c, "lierne_samples_get_lists",
+                         lierne_samples_get_lists(&l, samples, LIERNE_SAMPLES_DISPATCHED),
+                         LIERNE_OK);
+    golden_expect_ints(c, "items", golden_get(expect, "items"), l.items, l.nitems);
+    golden_expect_ints(c, "cu_seqlens", golden_get(expect, "cu_seqlens"), l.cu_seqlens,
+                       l.nsegments + 1);
+    golden_expect_status(c, "lierne_samples_get_lists",
+                         lierne_samples_get_lists(&l, samples, LIERNE_SAMPLES_RETURNED), LIERNE_OK);
+    golden_expect_ints(c, "returned_cu_seqlens", golden_get(expect, "returned_cu_seqlens"),
+                       l.cu_seqlens, l.nsegments + 1);
+}
+
+/* Updates need match ids, and messages whose length may change, in memory of the host. */
+static void work_by_samples(golden_case *c, const tensor *t, lierne_context *context, bool host) {
+    int rank = lierne_context_get_rank(context);
+    const phase *p = t->phases;
+    bool can = host && !t->world->connected && !t->world->transports;
+    const lierne_samples_tensor tensors[] = {{LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, t->width},
+                                             {LIERNE_SAMPLES_RETURN, LIERNE_DTYPE_I64, t->width}};
+    const lierne_samples_spec spec = {.size = sizeof spec,
+                                      .max_local_items = p->n + 1,
+                                      .max_local_segments = 4 * p->n + 64,
+                                      .ncosts = 1,
+                                      .caller = 1,
+                                      .max_rows = p[0].boundaries[p->n] + 1,
+                                      .max_returned_rows = p[1].boundaries[p->n] + 1,
+                                      .ntensors = 2,
+                                      .tensors = tensors};
+    lierne_samples *samples;
+    lierne_plan *plan;
+    if (!golden_expect_status(c, "lierne_samples_create",
+                              lierne_samples_create(&samples, context, &spec),
+                              can ? LIERNE_OK : LIERNE_ERR_UNSUPPORTED) ||
+        !can) {
+        return;
+    }
+    update(c, t, samples, rank);
+    expect_lists(c, t, samples, rank);
+    for (int i = 0; i < 2 && !c->failed; i++) {
+        lierne_samples_get_plan(&plan, samples, i);
+        execute(c, t, &p[i], plan, rank, false);
+        execute(c, t, &p[i], plan, rank, true);
+    }
+    golden_expect_status(c, "lierne_samples_destroy", lierne_samples_destroy(samples), LIERNE_OK);
+}
+
 static void work(lierne_context *context, void *shared) {
     const tensor *t = shared;
     int rank = lierne_context_get_rank(context);
@@ -131,6 +261,8 @@ static void work(lierne_context *context, void *shared) {
             execute(c, t, p, *plan, rank, true);
         }
     }
+    const char *memory = lierne_plan_get_memory_kind(t->world->plans[rank]);
+    work_by_samples(c, t, context, memory && strcmp(memory, "host") == 0);
 }
 
 static void read_phases(golden_case *c, tensor *t, int n) {

@@ -522,6 +522,47 @@ class Rows(unittest.TestCase):
         two = lierne.Assignment([[9, 1], [9, 5]], [2, 0], rows=[3, 2, 1], segments=[2, 1], cost=1, tolerance=0)
         self.assertEqual((two.ranks.tolist(), two.report["max_load"]), ([0, 1], 5))
 
+    def test_samples(self):
+        def rank(context):
+            me, n = context.rank, 4
+            own = [4 * (1 + (me + j) % 3) for j in range(me)]  # rank 0 has no item
+            lengths = [4 * (1 + (r + j) % 3) for r in range(n) for j in range(r)]
+            first = sum(range(me))
+            values = lambda items, step: np.concatenate([  # noqa: E731
+                np.zeros((0, 2), np.float32)] + [np.full((lengths[i] // step, 2), i + 1, np.float32) for i in items])
+            with self.assertRaisesRegex(ValueError, "max_rows is 0, must be 1 to"):
+                lierne.Samples(context, [(2, "f32")], max_items=3, max_rows=0)
+            samples = lierne.Samples(context, [(2, "f32"), (1, "i64", "segments")], [(2, "f32")], max_items=3,
+                                     max_rows=64, caller=True)
+            x, grids = values(range(first, first + me), 1), np.arange(first, first + me).reshape(-1, 1)
+            for options in {}, {"mode": "lpt"}, {"mode": "caller", "assignment": [3 - me] * me,
+                                                 "destination": {"mode": "lpt"}}:
+                samples.update(own, own, returned_rows=[rows // 4 for rows in own], **options)
+                mine = samples.lists().items
+                pixels, moved = samples.dispatch(x, grids)
+                np.testing.assert_array_equal(pixels, values(mine, 1))
+                np.testing.assert_array_equal(moved[:, 0], mine)
+                np.testing.assert_array_equal(samples.cu_seqlens(), np.cumsum([0] + [lengths[i] for i in mine]))
+                back = samples.lists("returned").items
+                np.testing.assert_array_equal(samples.ret(pixels[::4].copy()), values(back, 4))
+                np.testing.assert_array_equal(samples.dispatch_adjoint(pixels, moved)[0], x)
+                np.testing.assert_array_equal(samples.ret_adjoint(values(back, 4)), pixels[::4])
+            self.assertEqual(mine.tolist(), [i for r in range(n) for i in range(sum(range(r)), sum(range(r + 1)))
+                                             if 3 - r == me])
+            self.assertEqual(samples.report["moved_rows"], sum(lengths))
+            with self.assertRaisesRegex(lierne.errors.CapacityError, "rank 2: it has 4 items, must be at most 3"):
+                samples.update([1] * (4 if me == 2 else 1))
+            with self.assertRaisesRegex(ValueError, "place is 'away', must be one of home"):
+                samples.lists("away")
+            with self.assertRaisesRegex(TypeError, "belongs to its Samples"):
+                samples.plans[0].close()
+            samples.close()
+            with self.assertRaisesRegex(ValueError, "closed"):
+                samples.plans[0].forward(x)
+
+        with lierne.Context.sim(4) as world:
+            world.run(rank)
+
     def test_restricted_and_flattened_halos(self):
         def rank(context):
             me, other = context.rank, 1 - context.rank

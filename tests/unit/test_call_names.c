@@ -186,6 +186,31 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_window_wait, NULL, NULL);
 }
 
+static void move_samples_badly(const world *w) {
+    const lierne_samples_tensor tensor = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_F32, 1};
+    const lierne_samples_spec spec = {.size = sizeof spec,
+                                      .max_local_items = 1,
+                                      .ncosts = 1,
+                                      .max_rows = 1,
+                                      .ntensors = 1,
+                                      .tensors = &tensor};
+    lierne_samples *samples;
+    lierne_request *request;
+    lierne_plan *plan;
+    BAD(lierne_samples_create, &samples, w->context, NULL);
+    BAD(lierne_samples_update, NULL, NULL, NULL, NULL);
+    BAD(lierne_samples_get_lists, NULL, NULL, LIERNE_SAMPLES_HOME);
+    BAD(lierne_samples_get_cu_seqlens_i32, &(const int32_t *){NULL}, NULL, LIERNE_SAMPLES_HOME);
+    BAD(lierne_samples_get_report, NULL, NULL);
+    assert_ok(lierne_samples_create(&samples, w->context, &spec));
+    BAD(lierne_samples_get_plan, &plan, samples, 1);
+    assert_ok(lierne_samples_get_plan(&plan, samples, 0));
+    assert_ok(lierne_plan_forward_begin(&request, plan, NULL, NULL, NULL));
+    BAD(lierne_samples_destroy, samples);
+    assert_ok(lierne_request_end(request));
+    assert_ok(lierne_samples_destroy(samples));
+}
+
 static void plan_badly(const world *w) {
     lierne_plan *out;
     lierne_bridge_spec bridge = w->bridge;
@@ -325,6 +350,7 @@ Test(call_names, every_message_begins_with_the_function_called) {
     describe_badly(&w);
     map_badly(&w);
     use_contexts_badly(&w);
+    move_samples_badly(&w);
     plan_badly(&w);
     ask_plans_badly(&w);
     execute_badly(&w);

@@ -25,7 +25,7 @@ static int64_t pick(int64_t n) {
 static void draw_input(input *in, int64_t most) {
     *in = (input){.nranks = 1 + (int)pick(MOST_RANKS), .spec = LIERNE_BALANCE_SPEC_INIT};
     int64_t n = pick(MOST_ITEMS + 1), rows = 0;
-    in->items = (lierne_items){sizeof in->items, n, 1, in->cost, in->rows, NULL};
+    in->items = (lierne_items){sizeof in->items, n, 1, in->cost, in->rows, NULL, NULL};
     for (int64_t i = 0; i < n; i++) {
         in->cost[i] = pick(4) == 0 ? pick(most + 1) : pick(most / 16 + 1);
         rows += in->rows[i] = pick(30);
@@ -191,7 +191,7 @@ Test(samples, no_cut_is_lower) {
 Test(samples, large_costs_per_row) {
     const int64_t unit = (int64_t)1 << 54, counts[] = {3, 1};
     const int64_t cost[] = {4 * unit, unit, 7 * unit, 4 * unit}, rows[] = {499, 129, 1 << 30, 5};
-    const lierne_items items = {sizeof items, 4, 1, cost, rows, NULL};
+    const lierne_items items = {sizeof items, 4, 1, cost, rows, NULL, NULL};
     lierne_balance_spec spec = LIERNE_BALANCE_SPEC_INIT;
     lierne_assignment *a;
     spec.tolerance = 0;
@@ -205,7 +205,7 @@ Test(samples, large_costs_per_row) {
 Test(samples, rows_of_segments) {
     const int64_t cost[] = {5, 1, 9, 2, 4, 3}, rows[] = {1, 2, 3, 4}, counts[] = {3, 0};
     const int32_t segments[] = {3, 0, 1}, given[] = {1, 1, 0};
-    lierne_items items = {sizeof items, 3, 2, cost, rows, segments};
+    lierne_items items = {sizeof items, 3, 2, cost, rows, segments, NULL};
     lierne_balance_spec spec = LIERNE_BALANCE_SPEC_INIT;
     lierne_assignment_report r = {.size = sizeof r};
     lierne_assignment *a;
@@ -344,7 +344,7 @@ Test(samples, errors_name_what_is_wrong) {
                     .nranks = 3,
                     .spec = LIERNE_BALANCE_SPEC_INIT};
         lierne_assignment *a = (lierne_assignment *)&in;
-        in.items = (lierne_items){sizeof in.items, 6, 1, in.cost, in.rows, NULL};
+        in.items = (lierne_items){sizeof in.items, 6, 1, in.cost, in.rows, NULL, NULL};
         cases[i].change(&in);
         lierne_status got = assign(&a, &in, in.spec.mode);
         cr_expect_eq(got, cases[i].status, "%s: %s", cases[i].text, lierne_last_error());
@@ -365,7 +365,7 @@ Test(samples, without_memory) {
                     .rows = {1, 2, 3, 4, 5, 6},
                     .nranks = 3,
                     .spec = LIERNE_BALANCE_SPEC_INIT};
-        in.items = (lierne_items){sizeof in.items, 6, 1, in.cost, in.rows, NULL};
+        in.items = (lierne_items){sizeof in.items, 6, 1, in.cost, in.rows, NULL, NULL};
         in.spec.nodes = in.nodes;
         in.spec.tolerance = 0;
         in.spec.assignment = mode == LIERNE_BALANCE_CALLER ? given : NULL;

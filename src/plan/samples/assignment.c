@@ -101,76 +101,91 @@ static lierne_status check_given(const lierne_balance_task *t, int64_t *count, i
 
 static lierne_status take_given(int32_t *rank, const lierne_balance_task *t) {
     int64_t *sums;
-    LIERNE_TRY(lierne_alloc(&sums, 2 * (size_t)t->nranks, sizeof *sums));
-    lierne_status status = check_given(t, sums, sums + t->nranks);
-    lierne_mem_free(sums);
+    LIERNE_TRY(lierne_balance_take(t->memory, &sums, 2 * (size_t)t->nranks, sizeof *sums));
+    LIERNE_TRY(check_given(t, sums, sums + t->nranks));
     if (t->n > 0) {
         memcpy(rank, t->given, (size_t)t->n * sizeof *rank);
     }
-    return status;
+    return LIERNE_OK;
 }
 
-static lierne_status assign(lierne_assignment *a, const lierne_balance_task *t,
+static lierne_status assign(int32_t *rank, int *step, const lierne_balance_task *t,
                             lierne_balance_mode mode) {
     switch (mode) {
     case LIERNE_BALANCE_LPT:
-        return lierne_balance_lpt(a->rank, t);
+        return lierne_balance_lpt(rank, t);
     case LIERNE_BALANCE_KK:
-        return lierne_balance_kk(a->rank, t);
+        return lierne_balance_kk(rank, t);
     case LIERNE_BALANCE_CONTIGUOUS:
-        return lierne_balance_contiguous(a->rank, t);
+        return lierne_balance_contiguous(rank, t);
     case LIERNE_BALANCE_CALLER:
-        return take_given(a->rank, t);
+        return take_given(rank, t);
     default:
-        return lierne_balance_shed(a->rank, &a->report.step, t);
+        return lierne_balance_shed(rank, step, t);
     }
 }
 
 /* Items of one home come one after the other, so a receiver is new to a home unless the home was
  * the last that sent to it. last: per rank, -1 at first. */
-static void count_moves(lierne_assignment *a, const lierne_balance_task *t, int *last) {
+static void count_moves(lierne_assignment_report *r, const int32_t *rank, int64_t *load,
+                        const lierne_balance_task *t, int *last) {
     int64_t peers = 0;
     for (int64_t i = 0; i < t->n; i++) {
-        int from = t->home[i], to = a->rank[i];
-        a->load[to] += t->cost[i];
+        int from = t->home[i], to = rank[i];
+        load[to] += t->cost[i];
         peers = i > 0 && t->home[i - 1] == from ? peers : 0;
         if (from == to) {
             continue;
         }
-        a->report.moved_items++;
-        a->report.moved_rows += t->rows[i];
-        a->report.node_rows += t->nodes && t->nodes[from] != t->nodes[to] ? t->rows[i] : 0;
+        r->moved_items++;
+        r->moved_rows += t->rows[i];
+        r->node_rows += t->nodes && t->nodes[from] != t->nodes[to] ? t->rows[i] : 0;
         if (t->rows[i] > 0 && last[to] != from) {
             last[to] = from;
-            a->report.messages++;
+            r->messages++;
             peers++;
-            a->report.most_peers = peers > a->report.most_peers ? (int)peers : a->report.most_peers;
+            r->most_peers = peers > r->most_peers ? (int)peers : r->most_peers;
         }
     }
     for (int p = 0; p < t->nranks; p++) {
-        a->report.max_load = a->load[p] > a->report.max_load ? a->load[p] : a->report.max_load;
+        r->max_load = load[p] > r->max_load ? load[p] : r->max_load;
     }
 }
 
-static lierne_status count(lierne_assignment *a, const lierne_balance_task *t) {
+static lierne_status count(lierne_assignment_report *report, const int32_t *rank, int64_t *load,
+                           const lierne_balance_task *t) {
     int *last;
-    LIERNE_TRY(lierne_alloc(&last, (size_t)t->nranks, sizeof *last));
+    LIERNE_TRY(lierne_balance_take(t->memory, &last, (size_t)t->nranks, sizeof *last));
     memset(last, -1, (size_t)t->nranks * sizeof *last);
-    count_moves(a, t, last);
-    lierne_mem_free(last);
+    memset(load, 0, (size_t)t->nranks * sizeof *load);
+    count_moves(report, rank, load, t, last);
     return LIERNE_OK;
 }
 
-static lierne_status balance(lierne_assignment *a, lierne_balance_task *t,
-                             const lierne_items *items, const int64_t *counts,
-                             const lierne_balance_spec *spec) {
-    LIERNE_TRY(lierne_balance_task_fill(t, items, counts, a->nranks, spec));
-    a->report.lower_bound = t->lower_bound;
-    a->report.threshold = t->threshold;
+lierne_status lierne_balance(int32_t *rank, int64_t *load, lierne_assignment_report *report,
+                             lierne_balance_memory *memory, const lierne_items *items,
+                             const int64_t *counts, int nranks, const lierne_balance_spec *spec) {
+    lierne_balance_task task;
+    LIERNE_TRY(check_items(items));
+    LIERNE_TRY(check_spec(spec, items, nranks));
+    LIERNE_TRY(lierne_balance_task_fill(&task, memory, items, counts, nranks, spec));
+    *report = (lierne_assignment_report){.size = sizeof *report,
+                                         .lower_bound = task.lower_bound,
+                                         .threshold = task.threshold};
+    LIERNE_TRY(assign(rank, &report->step, &task, spec->mode));
+    return count(report, rank, load, &task);
+}
+
+/* Of items that were checked for the ranges that the memory depends on. */
+static lierne_status fill(lierne_assignment *a, const lierne_items *items, const int64_t *counts,
+                          const lierne_balance_spec *spec) {
+    lierne_balance_memory memory = {0};
     LIERNE_TRY(lierne_alloc(&a->rank, (size_t)a->n, sizeof *a->rank));
     LIERNE_TRY(lierne_alloc(&a->load, (size_t)a->nranks, sizeof *a->load));
-    LIERNE_TRY(assign(a, t, spec->mode));
-    return count(a, t);
+    lierne_status status =
+        lierne_balance(a->rank, a->load, &a->report, &memory, items, counts, a->nranks, spec);
+    lierne_balance_clear(&memory);
+    return status;
 }
 
 lierne_status lierne_assignment_create(lierne_assignment **out, const lierne_items *items,
@@ -186,13 +201,11 @@ lierne_status lierne_assignment_create(lierne_assignment **out, const lierne_ite
     LIERNE_TRY(lierne_check_set(counts, "counts"));
     LIERNE_TRY(lierne_spec_take(&how, sizeof how, spec, "spec"));
     LIERNE_TRY(check_items(&known));
-    LIERNE_TRY(check_spec(&how, &known, nranks));
+    LIERNE_TRY(check_range("nranks", nranks, 1, LIERNE_MAX_RANKS));
     LIERNE_TRY(lierne_alloc(&a, 1, sizeof *a));
     a->n = known.nitems;
     a->nranks = nranks;
-    lierne_balance_task task;
-    lierne_status status = balance(a, &task, &known, counts, &how);
-    lierne_balance_task_clear(&task);
+    lierne_status status = fill(a, &known, counts, &how);
     if (status != LIERNE_OK) {
         lierne_assignment_destroy(a);
         return status;

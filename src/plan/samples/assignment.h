@@ -5,8 +5,26 @@
 #include "base/base.h"
 #include "lierne/samples.h"
 
+/* balance_memory.c. Zeroed memory for one assignment, then for the next. A block that was reserved
+ * serves first; what does not fit is allocated, and the assignment has outgrown the block. */
+typedef struct lierne_balance_memory {
+    char *block;
+    size_t capacity;
+    size_t used; /* also of what did not fit */
+    struct extra *extras;
+} lierne_balance_memory;
+lierne_status lierne_balance_take(lierne_balance_memory *memory, void *out, size_t count,
+                                  size_t size);
+bool lierne_balance_outgrown(const lierne_balance_memory *memory);
+/* A block of so many bytes in place of all that the memory has; on failure it is unchanged. */
+lierne_status lierne_balance_reserve(lierne_balance_memory *memory, size_t bytes);
+/* Takes back what was given, and frees what is not in the block. */
+void lierne_balance_reset(lierne_balance_memory *memory);
+void lierne_balance_clear(lierne_balance_memory *memory);
+
 /* What is to be assigned. Without caps, max_items and max_rows are larger than any number. */
 typedef struct lierne_balance_task {
+    lierne_balance_memory *memory; /* of all that is taken, also by the modes */
     int64_t n;
     int nranks;
     int64_t *cost, *rows; /* per item */
@@ -20,12 +38,17 @@ typedef struct lierne_balance_task {
     int64_t lower_bound, threshold;
 } lierne_balance_task;
 
-/* balance_task.c. Reads what was checked for its ranges. Clear it in any case. Errors: INVALID
- * (counts), COUNT_RANGE, OVERFLOW, INFEASIBLE, NO_MEMORY. */
-lierne_status lierne_balance_task_fill(lierne_balance_task *task, const lierne_items *items,
-                                       const int64_t *counts, int nranks,
+/* balance_task.c. Reads what was checked for its ranges. Errors: INVALID (counts), COUNT_RANGE,
+ * OVERFLOW, INFEASIBLE, NO_MEMORY. */
+lierne_status lierne_balance_task_fill(lierne_balance_task *task, lierne_balance_memory *memory,
+                                       const lierne_items *items, const int64_t *counts, int nranks,
                                        const lierne_balance_spec *spec);
-void lierne_balance_task_clear(lierne_balance_task *task);
+
+/* assignment.c. What lierne_assignment_create does, with memory of the caller: a rank per item, a
+ * load per rank. Takes both structs as they are, of the library's size. */
+lierne_status lierne_balance(int32_t *rank, int64_t *load, lierne_assignment_report *report,
+                             lierne_balance_memory *memory, const lierne_items *items,
+                             const int64_t *counts, int nranks, const lierne_balance_spec *spec);
 
 /* Each mode writes a rank per item. Errors: INFEASIBLE, NO_MEMORY. */
 lierne_status lierne_balance_lpt(int32_t *rank, const lierne_balance_task *task);

@@ -183,27 +183,27 @@ static int64_t find_bound(const lierne_balance_task *t) {
 
 static lierne_status reserve_items(lierne_balance_task *t) {
     size_t n = (size_t)t->n;
-    LIERNE_TRY(lierne_alloc(&t->cost, n, sizeof *t->cost));
-    LIERNE_TRY(lierne_alloc(&t->rows, n, sizeof *t->rows));
-    LIERNE_TRY(lierne_alloc(&t->home, n, sizeof *t->home));
-    return lierne_alloc_unset(&t->by_cost, n, sizeof *t->by_cost);
+    LIERNE_TRY(lierne_balance_take(t->memory, &t->cost, n, sizeof *t->cost));
+    LIERNE_TRY(lierne_balance_take(t->memory, &t->rows, n, sizeof *t->rows));
+    LIERNE_TRY(lierne_balance_take(t->memory, &t->home, n, sizeof *t->home));
+    return lierne_balance_take(t->memory, &t->by_cost, n, sizeof *t->by_cost);
 }
 
 static lierne_status sort_items(lierne_balance_task *t) {
     lierne_keyed *spare;
-    LIERNE_TRY(lierne_alloc_unset(&spare, (size_t)t->n, sizeof *spare));
+    LIERNE_TRY(lierne_balance_take(t->memory, &spare, (size_t)t->n, sizeof *spare));
     for (int64_t i = 0; i < t->n; i++) {
         t->by_cost[i] = (lierne_keyed){(uint64_t)t->cost[i], i};
     }
     lierne_sort_keyed(t->by_cost, spare, (size_t)t->n, (uint64_t)t->max_cost);
-    lierne_mem_free(spare);
     return LIERNE_OK;
 }
 
-lierne_status lierne_balance_task_fill(lierne_balance_task *t, const lierne_items *items,
-                                       const int64_t *counts, int nranks,
+lierne_status lierne_balance_task_fill(lierne_balance_task *t, lierne_balance_memory *memory,
+                                       const lierne_items *items, const int64_t *counts, int nranks,
                                        const lierne_balance_spec *spec) {
-    *t = (lierne_balance_task){.n = items->nitems,
+    *t = (lierne_balance_task){.memory = memory,
+                               .n = items->nitems,
                                .nranks = nranks,
                                .nodes = spec->nodes,
                                .given = spec->assignment};
@@ -217,11 +217,4 @@ lierne_status lierne_balance_task_fill(lierne_balance_task *t, const lierne_item
     t->threshold = bound + bound / 1024 * spec->tolerance + bound % 1024 * spec->tolerance / 1024;
     t->lower_bound = bound;
     return LIERNE_OK;
-}
-
-void lierne_balance_task_clear(lierne_balance_task *t) {
-    lierne_mem_free(t->cost);
-    lierne_mem_free(t->rows);
-    lierne_mem_free(t->home);
-    lierne_mem_free(t->by_cost);
 }

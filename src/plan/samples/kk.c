@@ -7,6 +7,7 @@
 #include "plan/samples/assignment.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct set {
     int64_t sum, count;
@@ -15,7 +16,7 @@ typedef struct set {
 
 typedef struct state {
     set *sets; /* descending */
-    int count;
+    int count, capacity;
 } state;
 
 typedef struct kk {
@@ -70,20 +71,28 @@ static void append(kk *k, set *to, const set *from) {
     *to = (set){to->sum + from->sum, to->count + from->count, to->first, from->last};
 }
 
+/* Space for n sets. Sets that are left behind were as many as items at most, in every doubling. */
+static lierne_status grow_state(const kk *k, state *s, int n) {
+    set *sets = s->sets;
+    if (n > s->capacity) {
+        s->capacity = 2 * s->capacity > n ? 2 * s->capacity : n;
+        LIERNE_TRY(
+            lierne_balance_take(k->task->memory, &s->sets, (size_t)s->capacity, sizeof *s->sets));
+        memcpy(s->sets, sets, (size_t)s->count * sizeof *sets);
+    }
+    memset(s->sets + s->count, 0, (size_t)(n - s->count) * sizeof *sets);
+    return LIERNE_OK;
+}
+
 /* Set i takes the items of set nranks - 1 - i of b, which goes. */
 static lierne_status join_states(kk *k, state *a, state *b) {
     int wanted = a->count + b->count, n = wanted < k->task->nranks ? wanted : k->task->nranks;
-    LIERNE_TRY(lierne_realloc(&a->sets, (size_t)n, sizeof *a->sets));
-    for (int i = a->count; i < n; i++) {
-        a->sets[i] = (set){0};
-    }
+    LIERNE_TRY(grow_state(k, a, n));
     for (int i = 0; i < b->count; i++) {
         append(k, &a->sets[n - 1 - i], &b->sets[i]);
     }
     a->count = n;
     qsort(a->sets, (size_t)n, sizeof *a->sets, compare_sets);
-    lierne_mem_free(b->sets);
-    b->sets = NULL;
     return LIERNE_OK;
 }
 
@@ -95,13 +104,8 @@ static lierne_status join_all(kk *k) {
         k->states[k->n - 1] = first;
         k->n--;
         sink(k, 0);
-        lierne_status status = join_states(k, &k->states[k->n], &k->states[0]);
-        if (status != LIERNE_OK) {
-            k->n++;
-            return status;
-        }
+        LIERNE_TRY(join_states(k, &k->states[k->n], &k->states[0]));
         k->states[0] = k->states[k->n];
-        k->states[k->n].sets = NULL;
         sink(k, 0);
     }
     return LIERNE_OK;
@@ -111,12 +115,13 @@ static lierne_status join_all(kk *k) {
 static lierne_status begin(kk *k, int size) {
     const lierne_balance_task *t = k->task;
     int64_t rest = t->n % size, at = 0;
-    LIERNE_TRY(lierne_alloc(&k->states, (size_t)(t->n / size + 1), sizeof *k->states));
-    LIERNE_TRY(lierne_alloc(&k->next, (size_t)t->n, sizeof *k->next));
+    LIERNE_TRY(
+        lierne_balance_take(t->memory, &k->states, (size_t)(t->n / size + 1), sizeof *k->states));
+    LIERNE_TRY(lierne_balance_take(t->memory, &k->next, (size_t)t->n, sizeof *k->next));
     while (at < t->n) {
         state *s = &k->states[k->n];
         int n = at == 0 && rest > 0 ? (int)rest : size;
-        LIERNE_TRY(lierne_alloc(&s->sets, (size_t)n, sizeof *s->sets));
+        LIERNE_TRY(grow_state(k, s, n));
         for (k->n++; s->count < n; s->count++) {
             int64_t item = t->by_cost[at++].value;
             s->sets[s->count] = (set){t->cost[item], 1, item, item};
@@ -142,17 +147,8 @@ static void write_ranks(int32_t *rank, const kk *k) {
 
 lierne_status lierne_balance_kk(int32_t *rank, const lierne_balance_task *task) {
     kk k = {.task = task};
-    lierne_status status = begin(&k, task->equal_items ? task->nranks : 1);
-    if (status == LIERNE_OK) {
-        status = join_all(&k);
-    }
-    if (status == LIERNE_OK) {
-        write_ranks(rank, &k);
-    }
-    for (int64_t i = 0; i < k.n; i++) {
-        lierne_mem_free(k.states[i].sets);
-    }
-    lierne_mem_free(k.states);
-    lierne_mem_free(k.next);
-    return status;
+    LIERNE_TRY(begin(&k, task->equal_items ? task->nranks : 1));
+    LIERNE_TRY(join_all(&k));
+    write_ranks(rank, &k);
+    return LIERNE_OK;
 }

@@ -80,12 +80,16 @@ static lierne_status place_rows(lpt *s, const lierne_keyed *items) {
     return s->missing > 0 ? lierne_balance_not_found(t, -1) : LIERNE_OK;
 }
 
-static lierne_status run(lpt *s, lierne_keyed *items, lierne_keyed *spare) {
+static lierne_status run(lpt *s) {
     const lierne_balance_task *t = s->task;
-    LIERNE_TRY(lierne_alloc(&s->load, (size_t)t->nranks, sizeof *s->load));
-    LIERNE_TRY(lierne_alloc(&s->rows, (size_t)t->nranks, sizeof *s->rows));
-    LIERNE_TRY(lierne_alloc(&s->items, (size_t)t->nranks, sizeof *s->items));
-    LIERNE_TRY(lierne_alloc(&s->order.ranks, (size_t)t->nranks, sizeof *s->order.ranks));
+    lierne_keyed *items, *spare;
+    LIERNE_TRY(lierne_balance_take(t->memory, &items, (size_t)t->n, sizeof *items));
+    LIERNE_TRY(lierne_balance_take(t->memory, &spare, (size_t)t->n, sizeof *spare));
+    LIERNE_TRY(lierne_balance_take(t->memory, &s->load, (size_t)t->nranks, sizeof *s->load));
+    LIERNE_TRY(lierne_balance_take(t->memory, &s->rows, (size_t)t->nranks, sizeof *s->rows));
+    LIERNE_TRY(lierne_balance_take(t->memory, &s->items, (size_t)t->nranks, sizeof *s->items));
+    LIERNE_TRY(
+        lierne_balance_take(t->memory, &s->order.ranks, (size_t)t->nranks, sizeof *s->order.ranks));
     for (s->order.n = 0; s->order.n < t->nranks; s->order.n++) {
         s->order.ranks[s->order.n] = s->order.n;
     }
@@ -100,19 +104,5 @@ static lierne_status run(lpt *s, lierne_keyed *items, lierne_keyed *spare) {
 
 lierne_status lierne_balance_lpt(int32_t *rank, const lierne_balance_task *task) {
     lpt s = {.task = task, .rank = rank};
-    lierne_keyed *items = NULL, *spare = NULL;
-    lierne_status status = lierne_alloc_unset(&items, (size_t)task->n, sizeof *items);
-    if (status == LIERNE_OK) {
-        status = lierne_alloc_unset(&spare, (size_t)task->n, sizeof *spare);
-    }
-    if (status == LIERNE_OK) {
-        status = run(&s, items, spare);
-    }
-    lierne_mem_free(items);
-    lierne_mem_free(spare);
-    lierne_mem_free(s.load);
-    lierne_mem_free(s.rows);
-    lierne_mem_free(s.items);
-    lierne_mem_free(s.order.ranks);
-    return status;
+    return run(&s);
 }

@@ -13,7 +13,10 @@
 __extension__ typedef __int128 wide;
 
 /* An item, with its cost as the key, by ascending cost, then number. */
-typedef LIERNE_VEC(lierne_keyed) held_items;
+typedef struct held_items {
+    lierne_keyed *at;
+    size_t count, capacity;
+} held_items;
 
 typedef struct shed {
     const lierne_balance_task *task;
@@ -23,9 +26,10 @@ typedef struct shed {
     int64_t *load, *rows; /* per rank */
     held_items *held;
     lierne_load_order all,
-        *nodes;    /* nodes: one order per rank, empty but for the first of a node */
-    int *first;    /* the first rank of a rank's node */
-    int *of_nodes; /* memory of the orders of nodes */
+        *nodes;           /* nodes: one order per rank, empty but for the first of a node */
+    int *first;           /* the first rank of a rank's node */
+    int *of_nodes;        /* memory of the orders of nodes */
+    lierne_keyed *sorted; /* two per rank */
 } shed;
 
 /* Item x goes to rank `to`, and item y back (-1: none does). */
@@ -48,9 +52,22 @@ static int64_t find_held(const held_items *held, int64_t cost, int64_t item) {
     return from;
 }
 
-static lierne_status insert_item(held_items *held, lierne_keyed item) {
+/* Adds an item behind the last one. */
+static lierne_status push_item(const shed *s, held_items *held, lierne_keyed item) {
+    const lierne_keyed *old = held->at;
+    if (held->count == held->capacity) {
+        held->capacity = held->capacity ? 2 * held->capacity : 4;
+        LIERNE_TRY(
+            lierne_balance_take(s->task->memory, &held->at, held->capacity, sizeof *held->at));
+        memcpy(held->at, old ? old : held->at, held->count * sizeof *old);
+    }
+    held->at[held->count++] = item;
+    return LIERNE_OK;
+}
+
+static lierne_status insert_item(const shed *s, held_items *held, lierne_keyed item) {
     int64_t at = find_held(held, (int64_t)item.key, item.value);
-    LIERNE_TRY(LIERNE_VEC_PUSH(held, item));
+    LIERNE_TRY(push_item(s, held, item));
     memmove(held->at + at + 1, held->at + at, (held->count - 1 - (size_t)at) * sizeof *held->at);
     held->at[at] = item;
     return LIERNE_OK;
@@ -74,7 +91,7 @@ static lierne_status move_item(shed *s, int64_t x, int to) {
     const lierne_balance_task *t = s->task;
     const lierne_keyed item = {(uint64_t)t->cost[x], x};
     int from = s->rank[x];
-    LIERNE_TRY(insert_item(&s->held[to], item));
+    LIERNE_TRY(insert_item(s, &s->held[to], item));
     remove_item(&s->held[from], item);
     set_load(s, from, s->load[from] - t->cost[x]);
     set_load(s, to, s->load[to] + t->cost[x]);
@@ -303,7 +320,7 @@ static lierne_status go_home(shed *s) {
     for (int64_t i = 0; i < t->n; i++) {
         int64_t x = t->by_cost[i].value;
         int home = s->rank[x] = t->home[x];
-        LIERNE_TRY(LIERNE_VEC_PUSH(&s->held[home], t->by_cost[i]));
+        LIERNE_TRY(push_item(s, &s->held[home], t->by_cost[i]));
         s->load[home] += t->cost[x];
         s->rows[home] += t->rows[x];
     }
@@ -327,10 +344,9 @@ static void order_nodes(shed *s, lierne_keyed *ranks, lierne_keyed *spare) {
     }
 }
 
-static lierne_status order_ranks(shed *s) {
+static void order_ranks(shed *s) {
     size_t n = (size_t)s->task->nranks;
-    lierne_keyed *ranks;
-    LIERNE_TRY(lierne_alloc(&ranks, 2 * n, sizeof *ranks));
+    lierne_keyed *ranks = s->sorted;
     for (size_t p = 0; p < n; p++) {
         ranks[p] = (lierne_keyed){(uint64_t)s->load[p], (int64_t)p};
     }
@@ -342,15 +358,13 @@ static lierne_status order_ranks(shed *s) {
     if (s->nodes) {
         order_nodes(s, ranks, ranks + n);
     }
-    lierne_mem_free(ranks);
-    return LIERNE_OK;
 }
 
 static lierne_status search(shed *s, int64_t threshold, bool least_rows, bool *found) {
     s->threshold = threshold;
     s->least_rows = least_rows;
     LIERNE_TRY(go_home(s));
-    LIERNE_TRY(order_ranks(s));
+    order_ranks(s);
     LIERNE_TRY(level_rows(s, found));
     LIERNE_TRY(*found ? level_counts(s, found) : LIERNE_OK);
     return *found ? shed_load(s, found) : LIERNE_OK;
@@ -371,7 +385,7 @@ static lierne_status follow_lpt(shed *s, int *step) {
     const lierne_balance_task *t = s->task;
     int32_t *lpt;
     bool found = false;
-    LIERNE_TRY(lierne_alloc(&lpt, (size_t)t->n, sizeof *lpt));
+    LIERNE_TRY(lierne_balance_take(t->memory, &lpt, (size_t)t->n, sizeof *lpt));
     lierne_status status = lierne_balance_lpt(lpt, t);
     int64_t highest = status == LIERNE_OK ? find_highest(t, lpt, s->load) : 0;
     highest = highest > t->threshold ? highest : t->threshold;
@@ -381,7 +395,6 @@ static lierne_status follow_lpt(shed *s, int *step) {
     if (status == LIERNE_OK && !found) {
         memcpy(s->rank, lpt, (size_t)t->n * sizeof *lpt);
     }
-    lierne_mem_free(lpt);
     return status;
 }
 
@@ -403,34 +416,23 @@ static lierne_status run(shed *s, int *step) {
 }
 
 static lierne_status reserve(shed *s) {
+    lierne_balance_memory *memory = s->task->memory;
     size_t n = (size_t)s->task->nranks;
-    LIERNE_TRY(lierne_alloc(&s->load, n, sizeof *s->load));
-    LIERNE_TRY(lierne_alloc(&s->rows, n, sizeof *s->rows));
-    LIERNE_TRY(lierne_alloc(&s->held, n, sizeof *s->held));
-    LIERNE_TRY(lierne_alloc(&s->all.ranks, n, sizeof *s->all.ranks));
+    LIERNE_TRY(lierne_balance_take(memory, &s->load, n, sizeof *s->load));
+    LIERNE_TRY(lierne_balance_take(memory, &s->rows, n, sizeof *s->rows));
+    LIERNE_TRY(lierne_balance_take(memory, &s->held, n, sizeof *s->held));
+    LIERNE_TRY(lierne_balance_take(memory, &s->all.ranks, n, sizeof *s->all.ranks));
+    LIERNE_TRY(lierne_balance_take(memory, &s->sorted, 2 * n, sizeof *s->sorted));
     if (s->task->nodes) {
-        LIERNE_TRY(lierne_alloc(&s->nodes, n, sizeof *s->nodes));
-        LIERNE_TRY(lierne_alloc(&s->first, n, sizeof *s->first));
-        LIERNE_TRY(lierne_alloc(&s->of_nodes, n, sizeof *s->of_nodes));
+        LIERNE_TRY(lierne_balance_take(memory, &s->nodes, n, sizeof *s->nodes));
+        LIERNE_TRY(lierne_balance_take(memory, &s->first, n, sizeof *s->first));
+        LIERNE_TRY(lierne_balance_take(memory, &s->of_nodes, n, sizeof *s->of_nodes));
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_balance_shed(int32_t *rank, int *step, const lierne_balance_task *task) {
     shed s = {.task = task, .rank = rank};
-    lierne_status status = reserve(&s);
-    if (status == LIERNE_OK) {
-        status = run(&s, step);
-    }
-    for (int p = 0; s.held && p < task->nranks; p++) {
-        lierne_mem_free(s.held[p].at);
-    }
-    lierne_mem_free(s.load);
-    lierne_mem_free(s.rows);
-    lierne_mem_free(s.held);
-    lierne_mem_free(s.all.ranks);
-    lierne_mem_free(s.nodes);
-    lierne_mem_free(s.first);
-    lierne_mem_free(s.of_nodes);
-    return status;
+    LIERNE_TRY(reserve(&s));
+    return run(&s, step);
 }

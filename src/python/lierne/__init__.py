@@ -24,7 +24,7 @@ from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard,
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
 from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
                              TensorSet, TensorSetRoutes)
-from lierne.samples import Assignment
+from lierne.samples import Assignment, Samples, SamplesLists
 from lierne.simulate import simulate
 from lierne.window import Window
 
@@ -35,7 +35,7 @@ if text(lib.lierne_version()) != __version__:
 
 __all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
            "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
-           "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
+           "Redistribute", "References", "Replicate", "Request", "Route", "Samples", "SamplesLists", "Shard", "ShardRows",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",
            "errors", "hangs", "partition_morton", "partition_morton_codes", "partition_split",

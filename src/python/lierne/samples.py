@@ -2,13 +2,66 @@
 
     a = Assignment(costs, counts)         # the items of all ranks, and how many of them each rank has
     mine = np.flatnonzero(a.ranks == context.rank)
+
+    samples = Samples(context, dispatch=[(1176, "f32")], ret=[(64, "f32")], max_items=32, max_rows=8192)
+    samples.update(costs, rows)           # every step, this rank's items; collective
+    pixels = samples.dispatch(own_pixels)
+    cu_seqlens = samples.cu_seqlens()     # of the segments in pixels, int32
+    embeddings = samples.ret(computed)    # in the order of own_pixels
 """
+import dataclasses
+
 import numpy as np
 
-from lierne._library import Spec, call, ffi, lib, sized
+from lierne._arrays import dtype_number
+from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, sized
+from lierne.plan import Plan
 
 _MODES = {"shed": lib.LIERNE_BALANCE_SHED, "lpt": lib.LIERNE_BALANCE_LPT, "kk": lib.LIERNE_BALANCE_KK,
           "contiguous": lib.LIERNE_BALANCE_CONTIGUOUS, "caller": lib.LIERNE_BALANCE_CALLER}
+
+
+_PLACES = {"home": lib.LIERNE_SAMPLES_HOME, "dispatched": lib.LIERNE_SAMPLES_DISPATCHED,
+           "computed": lib.LIERNE_SAMPLES_COMPUTED, "returned": lib.LIERNE_SAMPLES_RETURNED}
+
+
+_DISPATCHES = {"rows": lib.LIERNE_SAMPLES_DISPATCH, "segments": lib.LIERNE_SAMPLES_SEGMENTS}
+
+
+def _mode(mode):
+    if not isinstance(mode, str) or mode not in _MODES:
+        raise ValueError(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
+    return _MODES[mode]
+
+
+def _place(place):
+    if not isinstance(place, str) or place not in _PLACES:
+        raise ValueError(f"place is {place!r}, must be one of {', '.join(_PLACES)}")
+    return _PLACES[place]
+
+
+def _items(costs, ncosts, rows, segments, returned_rows=None):
+    """The C items of costs [items] or [items, costs], and their number."""
+    costs = np.asarray(costs)
+    nitems = len(costs)
+    nsegments = nitems if segments is None else int(np.sum(segments))
+    fields = {"returned_rows": sized("returned_rows", returned_rows, nsegments)} if returned_rows is not None else {}
+    return Spec("lierne_items", nitems=nitems, ncosts=costs.size // nitems if nitems else ncosts,
+                cost=costs.reshape(-1) if nitems else None, rows=sized("rows", rows, nsegments),
+                segments=sized("segments", segments, nitems), **fields), nitems
+
+
+def _array(pointer, count, dtype):
+    """A copy of a list of the library."""
+    nbytes = count * np.dtype(dtype).itemsize
+    return np.frombuffer(ffi.buffer(pointer, nbytes), dtype).copy() if nbytes else np.zeros(0, dtype)
+
+
+def _report(function, owner):
+    report = Spec("lierne_assignment_report")
+    call(function, report.at, owner)
+    return {name: getattr(report.at, name)
+            for name, _ in ffi.typeof("lierne_assignment_report").fields if name != "size"}
 
 
 class Assignment:
@@ -24,26 +77,170 @@ class Assignment:
     lierne_assignment_report."""
 
     def __init__(self, costs, counts, rows=None, segments=None, mode="shed", **options):
-        if mode not in _MODES:
-            raise ValueError(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
-        costs = np.asarray(costs)
-        nitems = len(costs)
-        nsegments = nitems if segments is None else int(np.sum(segments))
-        items = Spec("lierne_items", nitems=nitems, ncosts=costs.size // nitems if nitems else 1,
-                     cost=costs.reshape(-1) if nitems else None, rows=sized("rows", rows, nsegments),
-                     segments=sized("segments", segments, nitems))
+        mode = _mode(mode)
+        items, nitems = _items(costs, 1, rows, segments)
         counts = np.ascontiguousarray(counts, np.int64)
         for name, count in (("nodes", len(counts)), ("assignment", nitems)):
             sized(name, options.get(name), count)
-        spec = Spec("lierne_balance_spec", mode=_MODES[mode], **options)
+        spec = Spec("lierne_balance_spec", mode=mode, **options)
         out = ffi.new("lierne_assignment **")
         call(lib.lierne_assignment_create, out, items.at, ffi.cast("int64_t *", counts.ctypes.data),
              len(counts), spec.at)
         made = ffi.gc(out[0], lib.lierne_assignment_destroy)
-        report = Spec("lierne_assignment_report")
-        call(lib.lierne_assignment_get_report, report.at, made)
-        ranks, loads = lib.lierne_assignment_get_ranks(made), lib.lierne_assignment_get_loads(made)
-        self.ranks = np.frombuffer(ffi.buffer(ranks, 4 * nitems), np.int32).copy()
-        self.loads = np.frombuffer(ffi.buffer(loads, 8 * len(counts)), np.int64).copy()
-        self.report = {name: getattr(report.at, name)
-                       for name, _ in ffi.typeof("lierne_assignment_report").fields if name != "size"}
+        self.ranks = _array(lib.lierne_assignment_get_ranks(made), nitems, np.int32)
+        self.loads = _array(lib.lierne_assignment_get_loads(made), len(counts), np.int64)
+        self.report = _report(lib.lierne_assignment_get_report, made)
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplesLists:
+    """Who has what in a place: lierne_samples_lists, as numpy arrays. items, cu_seqlens: of this rank;
+    ranks, permutation, first and loads: of all."""
+    items: np.ndarray
+    cu_seqlens: np.ndarray
+    ranks: np.ndarray
+    permutation: np.ndarray
+    first: np.ndarray
+    loads: np.ndarray
+
+
+class _SamplesPlan(Plan):
+    """A plan that belongs to its Samples, and is closed with them."""
+
+    def __init__(self, samples, tensor):
+        self.context, self._samples, self._shared = samples.context, samples, ()
+        self._handle = make("lierne_plan", lib.lierne_samples_get_plan, samples._alive(), tensor)
+
+    def _alive(self):
+        self._samples._alive()
+        return self._handle
+
+    def close(self):
+        raise TypeError("the plan belongs to its Samples: close these")
+
+    def __del__(self):
+        pass
+
+    def __repr__(self):
+        return "<closed plan>" if self._samples._handle is None else super().__repr__()
+
+
+class Samples:
+    """Samples that are assigned anew in every step, so that all ranks compute as much.
+
+    Collective over the context; all ranks give the same capacities. dispatch and ret: the tensors that go
+    to the assigned ranks and that come back, a (width, dtype) each; a tensor is [rows, width]. A (width,
+    dtype, "segments") of dispatch has one row per segment, in place of its rows.
+    max_items, max_segments: the most items and segments at home on one rank (segments 0: an item is one).
+    max_rows, max_returned_rows: the most rows of one rank, at home and where it computes. costs: of each
+    item. caller: whether updates may have mode "caller". Raises NotImplementedError where the context's
+    memory or transports cannot do this."""
+
+    def __init__(self, context, dispatch, ret=(), *, max_items, max_rows, max_segments=0,
+                 max_returned_rows=0, costs=1, caller=False, max_inflight=1):
+        self.context, self._handle = context, None
+        ways = [(_DISPATCHES[entry[2] if len(entry) > 2 else "rows"], *entry[:2]) for entry in dispatch]
+        ways += [(lib.LIERNE_SAMPLES_RETURN, *entry) for entry in ret]
+        tensors = [{"way": way, "dtype": dtype_number(dtype), "width": width} for way, width, dtype in ways]
+        spec = Spec("lierne_samples_spec", max_local_items=max_items, max_local_segments=max_segments,
+                    ncosts=costs, caller=bool(caller), max_rows=max_rows, max_returned_rows=max_returned_rows,
+                    ntensors=len(tensors), tensors=tensors, max_inflight=max_inflight)
+        out = ffi.new("lierne_samples **")
+        self._costs = costs
+        context._call(lib.lierne_samples_create, out, handle(context, "context"), spec.at)
+        self._handle = out[0]
+        plans = [_SamplesPlan(self, i) for i in range(len(tensors))]
+        self._dispatch, self._ret = plans[:len(dispatch)], plans[len(dispatch):]
+
+    __copy__ = __reduce_ex__ = not_copied
+
+    def _alive(self):
+        if self._handle is None or self.context._handle is None:
+            raise ValueError("the samples are closed" if self._handle is None else
+                             "the context of the samples is closed")
+        return self._handle
+
+    def close(self):
+        """Frees the samples and their plans. Not collective. Raises errors.BusyError while a request is in
+        flight."""
+        if self._handle is not None and self.context._handle is not None:
+            self.context._call(lib.lierne_samples_destroy, self._handle)
+        self._handle = None
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.context._discard(lib.lierne_samples_destroy, self._handle)
+
+    def _balance(self, nitems, mode="shed", **options):
+        for name, count in (("nodes", len(self.context.members)), ("assignment", nitems)):
+            sized(name, options.get(name), count)
+        return Spec("lierne_balance_spec", mode=_mode(mode), **options)
+
+    def update(self, costs, rows=None, segments=None, returned_rows=None, mode="shed", destination=None,
+               **options):
+        """The next step: this rank's items. Collective; one all-gather. Arguments as lierne_items:
+        costs [items] or [items, costs], rows and returned_rows per segment, segments per item. mode and
+        options say how they are assigned, as for Assignment, the same on all ranks; destination, None for
+        home, is a dict of the same for where results go. On any rank's error every rank raises it, and
+        the old routing stays."""
+        items, nitems = _items(costs, self._costs, rows, segments, returned_rows)
+        balance = self._balance(nitems, mode, **options)
+        to = ffi.NULL if destination is None else self._balance(nitems, **destination)
+        self.context._call(lib.lierne_samples_update, self._alive(), items.at, balance.at,
+                           to.at if destination is not None else to)
+
+    def _move(self, plans, direction, data):
+        if len(data) != len(plans):
+            raise ValueError(f"{len(data)} tensors are given, must be {len(plans)}")
+        self._alive()
+        requests = [plan.begin(x, direction=direction) for plan, x in zip(plans, data)]
+        results = tuple(request.wait() for request in requests)
+        return results[0] if len(results) == 1 else results
+
+    def dispatch(self, *data):
+        """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once.
+        Collective. Returns a new numpy array, or a tuple of them."""
+        return self._move(self._dispatch, "forward", data)
+
+    def dispatch_adjoint(self, *gradients):
+        """Gradients of what dispatch returned, to those of its arguments."""
+        return self._move(self._dispatch, "adjoint", gradients)
+
+    def ret(self, *data):
+        """Rows that were computed, to their destination: all tensors of `ret` at once. Collective."""
+        return self._move(self._ret, "forward", data)
+
+    def ret_adjoint(self, *gradients):
+        """Gradients of what ret returned, to those of its arguments."""
+        return self._move(self._ret, "adjoint", gradients)
+
+    @property
+    def plans(self):
+        """The Plans of all tensors, those of dispatch first. They are closed with the samples."""
+        return self._dispatch + self._ret
+
+    def lists(self, place="dispatched"):
+        """The SamplesLists of "home", "dispatched", "computed" (returned rows where they are computed) or
+        "returned"."""
+        l = Spec("lierne_samples_lists")
+        call(lib.lierne_samples_get_lists, l.at, self._alive(), _place(place))
+        l, ranks = l.at, len(self.context.members)
+        return SamplesLists(_array(l.items, l.nitems, np.int64), _array(l.cu_seqlens, l.nsegments + 1, np.int64),
+                            _array(l.ranks, l.nitems_all, np.int32),
+                            _array(l.permutation, l.nitems_all, np.int64),
+                            _array(l.first, ranks + 1, np.int64), _array(l.loads, ranks, np.int64))
+
+    def cu_seqlens(self, place="dispatched"):
+        """The cu_seqlens of a place as int32. Raises OverflowError where they do not fit."""
+        out = ffi.new("const int32_t **")
+        call(lib.lierne_samples_get_cu_seqlens_i32, out, self._alive(), _place(place))
+        return _array(out[0], len(self.lists(place).cu_seqlens), np.int32)
+
+    @property
+    def report(self):
+        """What the last update balances and moves: a dict of the fields of lierne_assignment_report."""
+        return _report(lib.lierne_samples_get_report, self._alive())
+
+    def __repr__(self):
+        state = "closed samples" if self._handle is None else f"samples of {len(self.plans)} tensors"
+        return f"<{state}>"

@@ -1,0 +1,363 @@
+/* Samples: an all-gather, and a redistribution per tensor whose segments are the items.
+ *
+ * An item is a segment of a packed axis, and an assignment the owner of its packing. So dispatch
+ * and return are redistributions that take new segments in every step, and moving, its adjoint and
+ * what finds ranks that disagree are theirs. */
+#include "lierne/collective.h"
+#include "lierne/redistribute.h"
+#include "plan/fields.h"
+#include "plan/samples/sample_routing.h"
+#include "plan/spec_table.h"
+#include "runtime/execute/execute.h"
+
+#define MOST ((int64_t)1 << 60)
+
+static const lierne_spec_entry numbers[] = {
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, max_local_items, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, max_local_segments, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, ncosts, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, caller, BOOL, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, max_rows, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, max_returned_rows, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, ntensors, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_samples_spec, max_inflight, INFLIGHT, COMPARED),
+};
+static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
+
+static lierne_status check_range(int rank, const char *name, int64_t value, int64_t low,
+                                 int64_t high) {
+    return value >= low && value <= high
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s is %lld, must be %lld to %lld", rank,
+                             name, (long long)value, (long long)low, (long long)high);
+}
+
+static lierne_status check_tensors(int rank, const lierne_samples_spec *spec) {
+    LIERNE_TRY(check_range(rank, "ntensors", spec->ntensors, 1, LIERNE_MAX_SAMPLES_TENSORS));
+    LIERNE_TRY(lierne_check_set(spec->tensors, "tensors"));
+    for (int i = 0; i < spec->ntensors; i++) {
+        const lierne_samples_tensor *t = &spec->tensors[i];
+        LIERNE_TRY(check_range(rank, "way of a tensor", (int64_t)t->way, LIERNE_SAMPLES_DISPATCH,
+                               LIERNE_SAMPLES_SEGMENTS));
+        LIERNE_TRY(lierne_check_dtype(t->dtype, rank));
+        LIERNE_TRY(check_range(rank, "width of a tensor", t->width, 1, INT32_MAX));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status take_spec(lierne_samples_spec *spec, int rank,
+                               const lierne_samples_spec *given) {
+    LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, rank));
+    LIERNE_TRY(check_range(rank, "max_local_items", spec->max_local_items, 1, INT32_MAX));
+    LIERNE_TRY(check_range(rank, "max_local_segments", spec->max_local_segments, 0, INT32_MAX));
+    LIERNE_TRY(check_range(rank, "ncosts", spec->ncosts, 1, LIERNE_MAX_COSTS));
+    LIERNE_TRY(check_range(rank, "max_rows", spec->max_rows, 1, MOST));
+    LIERNE_TRY(check_range(rank, "max_returned_rows", spec->max_returned_rows, 0, MOST));
+    LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));
+    if (spec->max_returned_rows == 0) {
+        spec->max_returned_rows = spec->max_rows;
+    }
+    return check_tensors(rank, spec);
+}
+
+/* The sizes of all ranks together, and those of buffers. */
+static lierne_status find_sizes(lierne_samples *s) {
+    const lierne_samples_spec *spec = &s->spec;
+    int64_t local = spec->max_local_segments ? spec->max_local_segments : spec->max_local_items;
+    int64_t most =
+        spec->max_rows > spec->max_returned_rows ? spec->max_rows : spec->max_returned_rows;
+    s->max_items = spec->max_local_items * s->nranks;
+    s->max_segments = local * s->nranks;
+    most = most > s->max_segments ? most : s->max_segments;
+    bool fits = most <= MOST / s->nranks;
+    s->words = lierne_sample_block_words(spec);
+    for (int i = 0; fits && i < spec->ntensors; i++) {
+        const lierne_samples_tensor *t = &spec->tensors[i];
+        fits = most * s->nranks <= MOST / 16 / t->width;
+    }
+    return fits && s->words <= MOST / 8 / s->nranks
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
+                             "rank %d: %d ranks of %lld rows, and blocks of %lld words, have more "
+                             "than 2^60 bytes",
+                             s->context->rank, s->nranks, (long long)most, (long long)s->words);
+}
+
+static lierne_status check_members(const lierne_context *context) {
+    const lierne_members *m = &context->members;
+    for (int i = 1; i < m->count; i++) {
+        int before = lierne_members_rank(m, i - 1), rank = lierne_members_rank(m, i);
+        if (rank != before + 1) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "rank %d: the ranks of the context must follow one another, and "
+                               "rank %d comes after rank %d",
+                               context->rank, rank, before);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status reserve_routing(const lierne_samples *s, lierne_sample_routing *r) {
+    size_t n = (size_t)s->max_items, ranks = (size_t)s->nranks;
+    for (int k = 0; k < 3; k++) {
+        LIERNE_TRY(lierne_alloc(&r->boundaries[k], n + 1, sizeof *r->boundaries[k]));
+    }
+    for (int k = 0; k < LIERNE_OWNERS; k++) {
+        LIERNE_TRY(lierne_alloc(&r->owner[k], n, sizeof *r->owner[k]));
+        LIERNE_TRY(lierne_alloc(&r->load[k], ranks, sizeof *r->load[k]));
+        LIERNE_TRY(lierne_alloc(&r->permutation[k], n, sizeof *r->permutation[k]));
+        LIERNE_TRY(lierne_alloc(&r->first[k], ranks + 2, sizeof *r->first[k]));
+    }
+    for (int k = 0; k < LIERNE_PLACES; k++) {
+        size_t most = (size_t)s->max_segments + 1;
+        LIERNE_TRY(lierne_alloc(&r->cu_seqlens[k], most, sizeof *r->cu_seqlens[k]));
+        LIERNE_TRY(lierne_alloc(&r->cu_seqlens_i32[k], most, sizeof *r->cu_seqlens_i32[k]));
+    }
+    return LIERNE_OK;
+}
+
+/* Of an assignment that sheds and follows LPT: what it takes per item and per rank, and a half
+ * more, for lists that grow. */
+static size_t balance_bytes(const lierne_samples *s) {
+    return (size_t)s->max_items * 240 + (size_t)s->nranks * 640 + 4096;
+}
+
+static lierne_status reserve(lierne_samples *s) {
+    size_t n = (size_t)s->max_items, words = (size_t)s->words;
+    LIERNE_TRY(lierne_alloc(&s->own, words, sizeof *s->own));
+    LIERNE_TRY(lierne_alloc(&s->blocks, words * (size_t)s->nranks, sizeof *s->blocks));
+    LIERNE_TRY(lierne_alloc(&s->cost, n * (size_t)s->spec.ncosts, sizeof *s->cost));
+    LIERNE_TRY(lierne_alloc(&s->rows, n, sizeof *s->rows));
+    LIERNE_TRY(lierne_alloc(&s->counts, (size_t)s->nranks, sizeof *s->counts));
+    for (int k = 0; s->spec.caller && k < 2; k++) {
+        LIERNE_TRY(lierne_alloc(&s->given[k], n, sizeof *s->given[k]));
+    }
+    LIERNE_TRY(lierne_balance_reserve(&s->memory, balance_bytes(s)));
+    LIERNE_TRY(reserve_routing(s, &s->routings[0]));
+    return reserve_routing(s, &s->routings[1]);
+}
+
+/* Of a tensor without items. */
+static lierne_status create_layout(lierne_layout **out, const lierne_grid *grid,
+                                   const lierne_samples_tensor *tensor) {
+    static const int64_t boundary = 0;
+    static const int32_t owner = 0;
+    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD_SEGMENTS, .axis = 0};
+    const lierne_segments segments = {.size = sizeof segments, .cu_seqlens = &boundary};
+    const lierne_packing packing = {.size = sizeof packing, .owner = &owner};
+    const int64_t shape[2] = {0, tensor->width};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = tensor->dtype,
+                                     .placements = &placement,
+                                     .segments = &segments,
+                                     .packing = &packing};
+    return lierne_layout_create(out, &spec);
+}
+
+static lierne_status create_layouts(lierne_samples *s) {
+    const lierne_members *m = &s->context->members;
+    const char *const name = "rank";
+    const int64_t size = s->nranks;
+    const lierne_grid_spec spec = {.size = sizeof spec,
+                                   .ndims = 1,
+                                   .names = &name,
+                                   .sizes = &size,
+                                   .rank_offset = lierne_members_rank(m, 0),
+                                   .world_size = m->world};
+    lierne_grid *grid;
+    LIERNE_TRY(lierne_grid_create(&grid, &spec));
+    lierne_status status = LIERNE_OK;
+    for (int i = 0; i < s->spec.ntensors && status == LIERNE_OK; i++) {
+        status = create_layout(&s->layouts[i], grid, &s->spec.tensors[i]);
+    }
+    lierne_grid_destroy(grid);
+    return status;
+}
+
+/* All that one rank does alone, before any plan. */
+static lierne_status prepare(lierne_samples **out, lierne_context *context,
+                             const lierne_samples_spec *given) {
+    lierne_samples *s;
+    lierne_samples_spec spec;
+    LIERNE_TRY(lierne_execution_can_vary(context));
+    LIERNE_TRY(take_spec(&spec, context->rank, given));
+    LIERNE_TRY(check_members(context));
+    LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
+    s = *out;
+    s->context = context;
+    s->spec = spec;
+    s->nranks = context->members.count;
+    LIERNE_TRY(find_sizes(s));
+    LIERNE_TRY(reserve(s));
+    return create_layouts(s);
+}
+
+static lierne_status create_gather(lierne_samples *s) {
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = s->words,
+                                         .dtype = LIERNE_DTYPE_BITS64};
+    return lierne_plan_create_all_gather(&s->gather, s->context, &spec);
+}
+
+static lierne_status create_plan(lierne_samples *s, int i) {
+    lierne_samples_way way = s->ways[i] = s->spec.tensors[i].way;
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = s->layouts[i],
+                                           .dst = s->layouts[i],
+                                           .max_inflight = s->spec.max_inflight,
+                                           .max_segments = s->max_items,
+                                           .max_rows = way == LIERNE_SAMPLES_DISPATCH
+                                                           ? s->spec.max_rows
+                                                       : way == LIERNE_SAMPLES_RETURN
+                                                           ? s->spec.max_returned_rows
+                                                           : s->max_segments};
+    return lierne_plan_create_redistribute(&s->plans[i], s->context, &spec);
+}
+
+/* Where planning does not wait for all ranks, one of them may fail it later than others. So the
+ * ranks agree after each plan. A plan that is held cannot be destroyed or updated by the caller. */
+static lierne_status create_plans(lierne_samples *s) {
+    for (int i = -1; i < s->spec.ntensors; i++) {
+        lierne_status status = i < 0 ? create_gather(s) : create_plan(s, i);
+        const lierne_field field = {.name = "lierne_samples_create"};
+        lierne_plan *plan = i < 0 ? s->gather : s->plans[i];
+        if (plan) {
+            lierne_plan_own(plan);
+            lierne_plan_hold(plan, i >= 0);
+            s->ntensors = i + 1;
+        }
+        LIERNE_TRY(lierne_context_agree_all(s->context, status, &field, 1, NULL));
+    }
+    return LIERNE_OK;
+}
+
+static void add_fields(lierne_plan_fields *fields, const lierne_samples *s) {
+    lierne_plan_fields_add(fields, "lierne_samples_create", 0);
+    lierne_spec_table_compare(&table, &s->spec, fields);
+    for (int i = 0; i < s->spec.ntensors; i++) {
+        lierne_plan_fields_add_at(fields, "way", i, (int64_t)s->spec.tensors[i].way);
+        lierne_plan_fields_add_at(fields, "dtype", i, (int64_t)s->spec.tensors[i].dtype);
+        lierne_plan_fields_add_at(fields, "width", i, s->spec.tensors[i].width);
+    }
+}
+
+static void drop_routing(lierne_sample_routing *r) {
+    for (int k = 0; k < 3; k++) {
+        lierne_mem_free(r->boundaries[k]);
+    }
+    for (int k = 0; k < LIERNE_OWNERS; k++) {
+        lierne_mem_free(r->owner[k]);
+        lierne_mem_free(r->load[k]);
+        lierne_mem_free(r->permutation[k]);
+        lierne_mem_free(r->first[k]);
+    }
+    for (int k = 0; k < LIERNE_PLACES; k++) {
+        lierne_mem_free(r->cu_seqlens[k]);
+        lierne_mem_free(r->cu_seqlens_i32[k]);
+    }
+}
+
+static void drop_layouts(lierne_samples *s) {
+    for (int i = 0; i < LIERNE_MAX_SAMPLES_TENSORS; i++) {
+        lierne_layout_destroy(s->layouts[i]);
+        s->layouts[i] = NULL;
+    }
+}
+
+static void drop_samples(lierne_samples *s) {
+    for (int i = 0; i < s->ntensors; i++) {
+        lierne_plan_hold(s->plans[i], -1);
+        (void)lierne_plan_destroy(s->plans[i]);
+    }
+    (void)lierne_plan_destroy(s->gather);
+    drop_layouts(s);
+    drop_routing(&s->routings[0]);
+    drop_routing(&s->routings[1]);
+    lierne_balance_clear(&s->memory);
+    lierne_mem_free(s->own);
+    lierne_mem_free(s->blocks);
+    lierne_mem_free(s->cost);
+    lierne_mem_free(s->rows);
+    lierne_mem_free(s->counts);
+    lierne_mem_free(s->given[0]);
+    lierne_mem_free(s->given[1]);
+    lierne_mem_free(s);
+}
+
+lierne_status lierne_samples_check_idle(const lierne_samples *s) {
+    lierne_status status = LIERNE_OK;
+    for (int i = 0; i < s->ntensors && status == LIERNE_OK; i++) {
+        lierne_plan_hold(s->plans[i], -1);
+        status = lierne_plan_check_idle(s->plans[i]);
+        lierne_plan_hold(s->plans[i], 1);
+    }
+    return status;
+}
+
+static bool dependent_busy(const lierne_dependent *dependent) {
+    return lierne_samples_check_idle((const lierne_samples *)dependent) != LIERNE_OK;
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_samples *s = (lierne_samples *)dependent;
+    s->context->nplans -= lierne_context_remove_dependent(s->context, dependent);
+    drop_samples(s);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_samples_create(lierne_samples **out, lierne_context *context,
+                                    const lierne_samples_spec *spec) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
+    lierne_samples *s = NULL;
+    lierne_plan_fields fields = {0};
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = out ? prepare(&s, context, spec) : lierne_check_set(out, "out");
+    if (status == LIERNE_OK) {
+        add_fields(&fields, s);
+    }
+    status = lierne_context_agree_all(context, status, fields.at, fields.count, NULL);
+    status = status == LIERNE_OK ? create_plans(s) : status;
+    if (status != LIERNE_OK) {
+        if (s) {
+            drop_samples(s);
+        }
+        return status;
+    }
+    drop_layouts(s);
+    s->spec.tensors = NULL;
+    s->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &s->dependent);
+    context->nplans++;
+    *out = s;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_samples_destroy(lierne_samples *samples) {
+    LIERNE_PUBLIC_CALL();
+    if (!samples) {
+        return LIERNE_OK;
+    }
+    if (samples->context->dead == LIERNE_OK) {
+        LIERNE_TRY(lierne_samples_check_idle(samples));
+    }
+    return destroy_dependent(&samples->dependent);
+}
+
+lierne_status lierne_samples_get_plan(lierne_plan **plan, const lierne_samples *samples,
+                                      int tensor) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(plan);
+    LIERNE_TRY(lierne_check_set(samples, "samples"));
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
+    if (tensor < 0 || tensor >= samples->ntensors) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "tensor is %d, must be 0 to %d", tensor,
+                           samples->ntensors - 1);
+    }
+    *plan = samples->plans[tensor];
+    return LIERNE_OK;
+}

@@ -1,0 +1,124 @@
+/* Samples between processes: random steps against an oracle, also where contexts check calls; the
+ * same message on all ranks; updates that allocate nothing; a rank that calls something else. */
+#include "mpi/common.h"
+#include "unit/sample_steps.h"
+
+#include <stdlib.h>
+
+enum { LOCAL = 4, MOST_ROWS = 256, WIDTH = 3, STEPS = 60 };
+
+static void run_steps(lierne_context *context, uint64_t seed) {
+    sample_steps t = {.seed = seed, .steps = STEPS};
+    sample_steps_run(&t, context);
+    CHECK(t.wrong == 0, "seed %d: %s", (int)seed, t.what);
+    CHECK(t.moved > STEPS / 3 && t.rejected > 0, "%d steps moved, %d had an error", (int)t.moved,
+          (int)t.rejected);
+}
+
+static lierne_samples *create_samples(lierne_context *context, lierne_plan **plan) {
+    const lierne_samples_tensor tensor = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_F64, WIDTH};
+    const lierne_samples_spec spec = {.size = sizeof spec,
+                                      .max_local_items = LOCAL,
+                                      .ncosts = 1,
+                                      .max_rows = MOST_ROWS,
+                                      .ntensors = 1,
+                                      .tensors = &tensor};
+    lierne_samples *samples = NULL;
+    CHECK_OK(lierne_samples_create(&samples, context, &spec));
+    CHECK_OK(lierne_samples_get_plan(plan, samples, 0));
+    return samples;
+}
+
+/* Item j of rank r costs and has 1 + (3 r + 5 j + 7 step) mod 11 rows; rank 0's cost 20 more. */
+static lierne_status update(lierne_samples *samples, int step, int64_t nitems, int tolerance) {
+    int64_t cost[LOCAL + 1], rows[LOCAL + 1];
+    lierne_balance_spec balance = LIERNE_BALANCE_SPEC_INIT;
+    for (int j = 0; j <= LOCAL; j++) {
+        rows[j] = 1 + (3 * test_rank + 5 * j + 7 * step) % 11;
+        cost[j] = rows[j] + (test_rank == 0 ? 20 : 0);
+    }
+    const lierne_items items = {
+        .size = sizeof items, .nitems = nitems, .ncosts = 1, .cost = cost, .rows = rows};
+    balance.tolerance = tolerance;
+    return lierne_samples_update(samples, &items, &balance, NULL);
+}
+
+static void run_without_memory(lierne_context *context) {
+    lierne_plan *plan;
+    lierne_samples *samples = create_samples(context, &plan);
+    double *in = test_buffer(MOST_ROWS * WIDTH * sizeof *in);
+    double *out = test_buffer(MOST_ROWS * WIDTH * sizeof *out);
+    for (int step = 0; step < 6; step++) {
+        lierne_mem_fail_at(step >= 2);
+        CHECK_OK(update(samples, step, LOCAL - step % 3, 20));
+        lierne_mem_fail_at(0);
+        CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
+    }
+    CHECK_OK(lierne_samples_destroy(samples));
+}
+
+static void run_same_errors(lierne_context *context) {
+    lierne_plan *plan;
+    lierne_samples *samples = create_samples(context, &plan);
+    bool last = test_rank == test_world - 1;
+    test_same_error(update(samples, 0, last ? LOCAL + 1 : LOCAL, 20), LIERNE_ERR_CAPACITY,
+                    "more items than the capacity");
+    if (test_world > 1) {
+        test_same_error(update(samples, 0, LOCAL, last ? 21 : 20), LIERNE_ERR_MISMATCH,
+                        "another tolerance");
+    }
+    CHECK_OK(update(samples, 1, LOCAL, 20));
+    CHECK_OK(lierne_samples_destroy(samples));
+}
+
+/* The last rank calls the plan while the others update. Nobody waits for long, nobody gets OK. */
+static void run_other_call(bool checks) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = checks};
+    lierne_context *context = NULL;
+    lierne_plan *plan;
+    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    lierne_samples *samples = create_samples(context, &plan);
+    double *in = test_buffer(MOST_ROWS * WIDTH * sizeof *in);
+    double *out = test_buffer(MOST_ROWS * WIDTH * sizeof *out);
+    CHECK_OK(update(samples, 0, LOCAL, 20));
+    CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
+    test_hurry(context, 1);
+    lierne_status status = test_rank == test_world - 1 ? lierne_plan_forward(plan, out, in, NULL)
+                                                       : update(samples, 1, LOCAL, 20);
+    if (checks) {
+        test_same_error(status, LIERNE_ERR_MISMATCH, "an update beside a call of a plan");
+    } else {
+        CHECK(status != LIERNE_OK, "an update beside a call of a plan: OK");
+    }
+    CHECK_OK(lierne_samples_destroy(samples));
+    MPI_Barrier(MPI_COMM_WORLD); /* a rank that fails first waits for the others */
+    lierne_context_destroy(context);
+}
+
+static void run(lierne_context *context) {
+    run_steps(context, 1);
+    run_steps(context, 2);
+    run_without_memory(context);
+    run_same_errors(context);
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = 1};
+    lierne_context *checking = NULL;
+    CHECK_OK(lierne_context_create_mpi(&checking, MPI_COMM_WORLD, &spec));
+    run_steps(checking, 3);
+    run_same_errors(checking);
+    CHECK_OK(lierne_context_destroy(checking));
+}
+
+/* Contexts that died keep what peers may still read, so memory is counted before. */
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    size_t before = lierne_mem_live();
+    lierne_context *context = test_context(PATIENT);
+    run(context);
+    CHECK_OK(lierne_context_destroy(context));
+    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    if (test_world > 1) {
+        run_other_call(true);
+        run_other_call(false);
+    }
+    return test_finish();
+}

@@ -1,0 +1,479 @@
+/* Samples in simulated worlds: random steps against an oracle, bad arguments on one rank, how often
+ * ranks communicate, memory. */
+#include "base/base.h"
+#include "expect.h"
+#include "lierne.h"
+#include "plan/samples/sample_routing.h"
+#include "ranks.h"
+#include "runtime/context/context.h"
+#include "seeds.h"
+#include "unit/sample_steps.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static void run_steps(lierne_context *context, void *shared) {
+    sample_steps *all = shared;
+    sample_steps_run(&all[lierne_context_get_rank(context)], context);
+}
+
+/* 20 steps of each seed. */
+Test(samples, random_steps, .timeout = 3600) {
+    seed_range seeds = test_seeds(50);
+    int64_t moved = 0, rejected = 0;
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
+        sample_steps all[SAMPLE_STEPS_RANKS] = {{0}};
+        int world = 1 + (int)(seed % 5);
+        const lierne_context_spec spec = {.size = sizeof spec, .check = seed % 7 == 3};
+        for (int r = 0; r < world; r++) {
+            all[r] = (sample_steps){.seed = seed, .steps = 20};
+        }
+        ranks_run(world, &spec, run_steps, all);
+        for (int r = 0; r < world; r++) {
+            cr_assert_eq(all[r].wrong, 0, "LIERNE_SEED=%d: %s", (int)seed, all[r].what);
+        }
+        moved += all[0].moved;
+        rejected += all[0].rejected;
+    }
+    cr_expect(seeds.end - seeds.first < 50 || (moved > 400 && rejected > 100), "%d and %d steps",
+              (int)moved, (int)rejected);
+}
+
+enum { WORLD = 3, LOCAL = 2 };
+
+static const lierne_samples_tensor tensor = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, 2};
+
+static lierne_samples_spec usual_spec(void) {
+    return (lierne_samples_spec){.size = sizeof(lierne_samples_spec),
+                                 .max_local_items = LOCAL,
+                                 .ncosts = 1,
+                                 .max_rows = 16,
+                                 .ntensors = 1,
+                                 .tensors = &tensor};
+}
+
+/* The arguments of a rank, of which one is spoiled. */
+typedef struct arguments {
+    int64_t cost[LOCAL + 1], rows[LOCAL + 1];
+    int32_t segments[LOCAL + 1], assignment[LOCAL];
+    int nodes[WORLD];
+    lierne_items items;
+    lierne_balance_spec balance, destination;
+    bool moves_on;
+} arguments;
+
+static void usual_arguments(arguments *a, int rank) {
+    *a = (arguments){.cost = {4, rank == 0 ? 9 : 1, 1}, .rows = {3, 5, 1}, .segments = {1, 1, 1}};
+    a->items = (lierne_items){
+        .size = sizeof a->items, .nitems = LOCAL, .ncosts = 1, .cost = a->cost, .rows = a->rows};
+    a->balance = a->destination = (lierne_balance_spec)LIERNE_BALANCE_SPEC_INIT;
+}
+
+typedef struct bad_case {
+    const char *name;
+    void (*spoil)(arguments *a);
+    int status;
+    const char *text; /* in the message on every rank */
+    bool all;         /* on all ranks, not on rank 1 alone */
+} bad_case;
+
+/* clang-format off */
+static void spoil_size(arguments *a) { a->items.size = 3; }
+static void spoil_nitems(arguments *a) { a->items.nitems = -1; }
+static void spoil_capacity(arguments *a) { a->items.nitems = LOCAL + 1; }
+static void spoil_ncosts(arguments *a) { a->items.ncosts = 2; }
+static void spoil_cost(arguments *a) { a->items.cost = NULL; }
+static void spoil_segments(arguments *a) { a->items.segments = a->segments; }
+static void spoil_missing_rows(arguments *a) { a->items.segments = a->segments; a->items.rows = NULL; }
+static void spoil_rows(arguments *a) { a->rows[1] = -2; }
+static void spoil_many_rows(arguments *a) { a->rows[1] = (int64_t)1 << 31; }
+static void spoil_returned(arguments *a) { a->items.returned_rows = a->cost; a->cost[1] = -3; }
+static void spoil_negative_cost(arguments *a) { a->cost[1] = -3; }
+static void spoil_sum(arguments *a) { a->cost[0] = ((int64_t)1 << 60) - 2; }
+static void spoil_balance_size(arguments *a) { a->balance.size = 0; }
+static void spoil_caller(arguments *a) { a->balance.mode = LIERNE_BALANCE_CALLER; a->balance.assignment = a->assignment; }
+static void spoil_assignment(arguments *a) { a->balance.assignment = a->assignment; }
+static void spoil_mode(arguments *a) { a->balance.mode = (lierne_balance_mode)7; }
+static void spoil_cost_index(arguments *a) { a->balance.cost = 1; }
+static void spoil_tolerance(arguments *a) { a->balance.tolerance = 21; }
+static void spoil_nodes(arguments *a) { a->balance.nodes = a->nodes; }
+static void spoil_destination(arguments *a) { a->moves_on = true; }
+static void spoil_destination_mode(arguments *a) { a->moves_on = true; a->destination.mode = (lierne_balance_mode)9; }
+static void spoil_cap(arguments *a) { a->balance.max_rows = 4; }
+static void spoil_home_rows(arguments *a) { a->rows[0] = 12; }
+/* clang-format on */
+
+static const bad_case bad_cases[] = {
+    {"size", spoil_size, LIERNE_ERR_INVALID, "items->size", false},
+    {"nitems", spoil_nitems, LIERNE_ERR_INVALID, "rank 1: nitems is -1", false},
+    {"capacity", spoil_capacity, LIERNE_ERR_CAPACITY,
+     "rank 1: it has 3 items, must be at most 2 (max_local_items)", false},
+    {"ncosts", spoil_ncosts, LIERNE_ERR_INVALID, "rank 1: ncosts is 2, must be 1", false},
+    {"cost", spoil_cost, LIERNE_ERR_INVALID, "cost is NULL", false},
+    {"segments", spoil_segments, LIERNE_ERR_INVALID, "rank 1: segments is set", false},
+    {"missing rows", spoil_missing_rows, LIERNE_ERR_INVALID, "rows is NULL", false},
+    {"rows", spoil_rows, LIERNE_ERR_COUNT_RANGE, "rank 1: item 1 of its own: rows is -2", false},
+    {"many rows", spoil_many_rows, LIERNE_ERR_COUNT_RANGE, "is 2147483648, must be 0 to 2147483647",
+     false},
+    {"returned rows", spoil_returned, LIERNE_ERR_COUNT_RANGE, "returned rows is -3", false},
+    {"negative cost", spoil_negative_cost, LIERNE_ERR_COUNT_RANGE, "rank 1: item 3: a cost is -3",
+     false},
+    {"sum of costs", spoil_sum, LIERNE_ERR_OVERFLOW, "2^60", false},
+    {"balance", spoil_balance_size, LIERNE_ERR_INVALID, "balance->size", false},
+    {"caller", spoil_caller, LIERNE_ERR_INVALID, "rank 1: balance->mode is 4 (CALLER)", false},
+    {"assignment", spoil_assignment, LIERNE_ERR_INVALID, "balance->assignment is set", false},
+    {"another tolerance", spoil_tolerance, LIERNE_ERR_MISMATCH, "balance->tolerance", false},
+    {"other nodes", spoil_nodes, LIERNE_ERR_MISMATCH, "balance->nodes", false},
+    {"a destination", spoil_destination, LIERNE_ERR_MISMATCH, "destination is NULL", false},
+    {"mode", spoil_mode, LIERNE_ERR_INVALID, "mode is 7", true},
+    {"cost index", spoil_cost_index, LIERNE_ERR_INVALID, "spec->cost is 1", true},
+    {"destination's mode", spoil_destination_mode, LIERNE_ERR_INVALID, "mode is 9", true},
+    {"a cap", spoil_cap, LIERNE_ERR_INFEASIBLE, "max_rows is 4", true},
+    {"rows at home", spoil_home_rows, LIERNE_ERR_CAPACITY, "17 rows HOME, must be at most 16",
+     true},
+};
+
+typedef struct outcome {
+    int wrong;
+    char what[1200];
+} outcome;
+
+static void note(outcome *o, bool ok, const char *name, const char *text) {
+    if (!ok && o->wrong++ == 0) {
+        snprintf(o->what, sizeof o->what, "%s: %s", name, text);
+    }
+}
+
+static lierne_status update(lierne_samples *s, const arguments *a) {
+    return lierne_samples_update(s, &a->items, &a->balance, a->moves_on ? &a->destination : NULL);
+}
+
+/* Item 1 (cost 9, 5 rows) stays, item 0 (cost 4) leaves rank 0, and so on: whatever the assignment,
+ * the adjoint brings home what forward took away. */
+static void expect_old_routing(lierne_samples *s, outcome *o, const char *name) {
+    int64_t in[16 * 2], out[16 * 2], back[16 * 2];
+    lierne_samples_lists l = {.size = sizeof l};
+    lierne_plan *plan;
+    for (int i = 0; i < 32; i++) {
+        in[i] = 1000 + i;
+        out[i] = back[i] = -1;
+    }
+    note(o, lierne_samples_get_plan(&plan, s, 0) == LIERNE_OK, name, "get_plan");
+    note(o, lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, name, lierne_last_error());
+    note(o, lierne_plan_adjoint(plan, back, out, NULL) == LIERNE_OK, name, lierne_last_error());
+    note(o, memcmp(back, in, 8 * 2 * sizeof *in) == 0 && back[16] == -1, name, "the old routing");
+    note(o,
+         lierne_samples_get_lists(&l, s, LIERNE_SAMPLES_HOME) == LIERNE_OK && l.nitems == LOCAL &&
+             l.nitems_all == WORLD * LOCAL && l.cu_seqlens[LOCAL] == 8,
+         name, "the old lists");
+}
+
+static void work_badly(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    const lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    arguments a;
+    usual_arguments(&a, rank);
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    for (size_t i = 0; i < sizeof bad_cases / sizeof *bad_cases; i++) {
+        const bad_case *b = &bad_cases[i];
+        usual_arguments(&a, rank);
+        if (b->all || rank == 1) {
+            b->spoil(&a);
+        }
+        lierne_status status = update(s, &a);
+        note(o, status == (lierne_status)b->status && strstr(lierne_last_error(), b->text), b->name,
+             status == LIERNE_OK ? "OK" : lierne_last_error());
+        expect_old_routing(s, o, b->name);
+    }
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, bad_arguments_of_one_rank_are_everyones) {
+    for (int check = 0; check < 2; check++) {
+        outcome all[WORLD] = {{0}};
+        const lierne_context_spec spec = {.size = sizeof spec, .check = check};
+        ranks_run(WORLD, &spec, work_badly, all);
+        for (int r = 0; r < WORLD; r++) {
+            cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+        }
+    }
+}
+
+/* A step is an execution to gather, and one per call of a plan: no agreement, nothing else. */
+static void count_calls(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context), before, after;
+    outcome *o = &((outcome *)shared)[rank];
+    const lierne_samples_spec spec = usual_spec();
+    const lierne_field field = {.name = "test"};
+    lierne_samples *s = NULL;
+    lierne_plan *plan = NULL;
+    arguments a;
+    int64_t in[32] = {1, 2, 3}, out[32];
+    usual_arguments(&a, rank);
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_samples_get_plan(&plan, s, 0) == LIERNE_OK, "get_plan", "");
+    lierne_context_agree_all(context, LIERNE_OK, &field, 1, &before);
+    for (int step = 0; step < 5; step++) {
+        int64_t calls = context->ncalls;
+        a.cost[0] = step * step;
+        note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+        note(o, context->ncalls == calls + 1, "update", "it executes more than the all-gather");
+        note(o, lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "forward", "");
+        note(o, context->ncalls == calls + 2, "forward", "it executes more than the plan");
+    }
+    lierne_context_agree_all(context, LIERNE_OK, &field, 1, &after);
+    note(o, after == before + 1, "five steps", "ranks agreed");
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, a_step_communicates_twice) {
+    outcome all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, count_calls, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* A step that has less memory than it needs gets more, and all ranks agree that each did. */
+static void outgrow(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context), ids[4];
+    outcome *o = &((outcome *)shared)[rank];
+    const lierne_field field = {.name = "test"};
+    const lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    arguments a;
+    usual_arguments(&a, rank);
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_balance_reserve(&s->memory, 64) == LIERNE_OK, "reserve", lierne_last_error());
+    lierne_context_agree_all(context, LIERNE_OK, &field, 1, &ids[0]);
+    for (int step = 1; step < 4; step++) {
+        note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+        lierne_context_agree_all(context, LIERNE_OK, &field, 1, &ids[step]);
+    }
+    note(o, ids[1] == ids[0] + 2, "the first step", "ranks did not agree on their memory");
+    note(o, ids[2] == ids[1] + 1 && ids[3] == ids[2] + 1, "equal steps", "ranks agreed");
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, memory_grows_once) {
+    outcome all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, outgrow, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* One rank, so that the failed allocation is everybody's. */
+static void run_alone(void (*run)(lierne_context *context, outcome *o)) {
+    lierne_context *context;
+    outcome o = {0};
+    assert_ok(lierne_context_create_self(&context, NULL));
+    run(context, &o);
+    cr_expect_eq(o.wrong, 0, "%s", o.what);
+    assert_ok(lierne_context_destroy(context));
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+static void run_out(lierne_context *context, outcome *o) {
+    const lierne_samples_spec spec = usual_spec();
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    lierne_samples *s = NULL;
+    size_t k = 0;
+    while (status == LIERNE_ERR_NO_MEMORY && ++k < 1000) {
+        lierne_mem_fail_at(k);
+        status = lierne_samples_create(&s, context, &spec);
+        lierne_mem_fail_at(0);
+        note(o, status == LIERNE_OK || !s, "create", "a pointer after an error");
+    }
+    note(o, status == LIERNE_OK && k > 50, "create", lierne_last_error());
+    for (int step = 0; step < 3; step++) {
+        arguments a;
+        usual_arguments(&a, 0);
+        a.items.nitems = step;
+        lierne_mem_fail_at(1);
+        note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+        lierne_mem_fail_at(0);
+    }
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+/* The same with less memory than a step needs: what it gets is there in the next one. */
+static void run_out_of_grown(lierne_context *context, outcome *o) {
+    const lierne_samples_spec spec = usual_spec();
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    lierne_samples *s = NULL;
+    size_t k = 0;
+    arguments a;
+    usual_arguments(&a, 0);
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_balance_reserve(&s->memory, 64) == LIERNE_OK, "reserve", lierne_last_error());
+    while (status == LIERNE_ERR_NO_MEMORY && ++k < 1000) {
+        lierne_mem_fail_at(k);
+        status = update(s, &a);
+        lierne_mem_fail_at(0);
+    }
+    note(o, status == LIERNE_OK && k > 5, "update", lierne_last_error());
+    lierne_mem_fail_at(1);
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    lierne_mem_fail_at(0);
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, memory_that_grew_is_kept) {
+    run_alone(run_out_of_grown);
+}
+
+Test(samples, memory_is_reserved_by_create) {
+    run_alone(run_out);
+}
+
+/* Of rank 1 alone, on a rank that others wait for: what it holds makes all BUSY. */
+static void hold_back(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    const lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    lierne_request *request = NULL;
+    lierne_plan *plan = NULL;
+    int64_t in[32] = {5, 6}, out[32];
+    arguments a;
+    usual_arguments(&a, rank);
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_samples_get_plan(&plan, s, 0) == LIERNE_OK, "get_plan", "");
+    note(o, lierne_plan_destroy(plan) == LIERNE_ERR_BUSY, "plan_destroy", "a plan of samples goes");
+    note(o, lierne_plan_forward_begin(&request, plan, out, in, NULL) == LIERNE_OK, "begin", "");
+    if (rank != 1) {
+        note(o, lierne_request_end(request) == LIERNE_OK, "end", lierne_last_error());
+    }
+    note(o, update(s, &a) == LIERNE_ERR_BUSY && strstr(lierne_last_error(), "rank 1"), "update",
+         lierne_last_error());
+    if (rank == 1) {
+        note(o, lierne_samples_destroy(s) == LIERNE_ERR_BUSY, "destroy", "samples are in use");
+        note(o, lierne_request_end(request) == LIERNE_OK, "end", lierne_last_error());
+    }
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    expect_old_routing(s, o, "after BUSY");
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, requests_hold_an_update_back) {
+    outcome all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, hold_back, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* What create rejects; spoiled on rank 2 alone, so that other ranks have the same error. */
+static void spoil_spec(lierne_samples_spec *spec, lierne_samples_tensor *t, int which) {
+    *t = tensor;
+    spec->tensors = t;
+    switch (which) {
+    case 0:
+        spec->size = 1;
+        break;
+    case 1:
+        spec->max_local_items = 0;
+        break;
+    case 2:
+        spec->max_local_segments = -1;
+        break;
+    case 3:
+        spec->ncosts = 5;
+        break;
+    case 4:
+        spec->max_rows = 0;
+        break;
+    case 5:
+        spec->max_returned_rows = -1;
+        break;
+    case 6:
+        spec->ntensors = 17;
+        break;
+    case 7:
+        spec->tensors = NULL;
+        break;
+    case 8:
+        t->width = 0;
+        break;
+    case 9:
+        t->dtype = LIERNE_DTYPE_NONE;
+        break;
+    case 10:
+        t->way = (lierne_samples_way)3;
+        break;
+    case 11:
+        spec->max_inflight = 65;
+        break;
+    case 12:
+        spec->max_rows = (int64_t)1 << 59;
+        break;
+    case 13:
+        t->width = 3;
+        break;
+    default:
+        spec->caller = 1;
+        break;
+    }
+}
+
+static void create_badly(lierne_context *context, void *shared) {
+    static const struct {
+        int status;
+        const char *text;
+    } wanted[] = {{LIERNE_ERR_INVALID, "size"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_items is 0"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_segments is -1"},
+                  {LIERNE_ERR_INVALID, "rank 2: ncosts is 5, must be 1 to 4"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_rows is 0"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_returned_rows is -1"},
+                  {LIERNE_ERR_INVALID, "rank 2: ntensors is 17, must be 1 to 16"},
+                  {LIERNE_ERR_INVALID, "tensors is NULL"},
+                  {LIERNE_ERR_INVALID, "rank 2: width of a tensor is 0"},
+                  {LIERNE_ERR_INVALID, "dtype"},
+                  {LIERNE_ERR_INVALID, "rank 2: way of a tensor is 3"},
+                  {LIERNE_ERR_INVALID, "max_inflight"},
+                  {LIERNE_ERR_OVERFLOW, "2^60"},
+                  {LIERNE_ERR_MISMATCH, "width[0]"},
+                  {LIERNE_ERR_MISMATCH, "caller"}};
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
+        lierne_samples_spec spec = usual_spec();
+        lierne_samples_tensor t;
+        lierne_samples *s = (lierne_samples *)&t;
+        if (rank == 2) {
+            spoil_spec(&spec, &t, i);
+        }
+        lierne_status status = lierne_samples_create(&s, context, &spec);
+        note(o,
+             status == (lierne_status)wanted[i].status && !s &&
+                 strstr(lierne_last_error(), wanted[i].text),
+             wanted[i].text, lierne_last_error());
+    }
+}
+
+Test(samples, specs_that_are_rejected) {
+    outcome all[WORLD] = {{0}};
+    lierne_samples *s;
+    lierne_samples_lists lists = {.size = sizeof lists};
+    lierne_assignment_report report = {.size = sizeof report};
+    const int32_t *cu;
+    lierne_plan *plan;
+    ranks_run(WORLD, NULL, create_badly, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+    cr_expect_eq(lierne_samples_create(&s, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_update(NULL, NULL, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_plan(&plan, NULL, 0), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_lists(&lists, NULL, LIERNE_SAMPLES_HOME), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_cu_seqlens_i32(&cu, NULL, LIERNE_SAMPLES_HOME),
+                 LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_report(&report, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_destroy(NULL), LIERNE_OK);
+}
