@@ -111,9 +111,13 @@ def _operation(op):
                      [_place(sources.at[i]) for i in range(sources.count)])
 
 
+def _messages(messages):
+    """Those with elements: a plan whose segments change has others, to every rank that may be a peer."""
+    return [_message(messages.at[i]) for i in range(messages.count) if messages.at[i].elements]
+
+
 def _stage(stage):
-    return Stage([_message(stage.sends.at[i]) for i in range(stage.sends.count)],
-                 [_message(stage.recvs.at[i]) for i in range(stage.recvs.count)],
+    return Stage(_messages(stage.sends), _messages(stage.recvs),
                  [_operation(stage.copies.at[i]) for i in range(stage.copies.count)],
                  [_operation(stage.sums.at[i]) for i in range(stage.sums.count)])
 

@@ -30,8 +30,8 @@ from lierne.torch._program import Program
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
 
-__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "TensorSet", "Window",
-           "Work", "context", "grid"]
+__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "Samples", "TensorSet",
+           "Window", "Work", "context", "grid"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -445,3 +445,6 @@ class Window(lierne.Window):
 
     def _over(self, block, writable):
         return torch.frombuffer(block, dtype=self._torch).reshape(self.shape)
+
+
+from lierne.torch.samples import Samples  # noqa: E402, of Operation, above

@@ -1,0 +1,130 @@
+"""Names and interfaces of other libraries' balancing, over lierne.
+
+    from lierne.torch.compat import get_seqlen_balanced_partitions   # was: verl.utils.seqlen_balancing
+    from lierne.torch.compat import EncoderDataBalance               # was: veomni.utils.data_balance
+
+verl's partitions are the same ones, item by item, and also exist where parts stay empty or equal sizes
+do not divide. EncoderDataBalance assigns as VeOmni does, with mode="lpt", or moves only what must move."""
+import torch
+
+import lierne
+from lierne.errors import CapacityError
+from lierne.torch._agree import largest
+from lierne.torch.samples import Samples
+
+__all__ = ["EncoderDataBalance", "ceildiv", "get_reverse_idx", "get_seqlen_balanced_partitions",
+           "karmarkar_karp", "log_seqlen_unbalance"]
+
+
+def get_seqlen_balanced_partitions(seqlen_list, k_partitions, equal_size):
+    """verl's: k_partitions lists of the indices of items, ascending, so that the sums of their lengths are
+    nearly equal; equal_size: as many items in each, or one more where k does not divide them, which verl
+    rejects. Fewer items than partitions leave some empty, which verl rejects, too."""
+    counts = [len(seqlen_list)] + [0] * (k_partitions - 1)
+    made = lierne.Assignment(list(seqlen_list), counts, mode="kk", equal_items=bool(equal_size))
+    partitions = [[] for _ in range(k_partitions)]
+    for item, part in enumerate(made.ranks.tolist()):
+        partitions[part].append(item)
+    return partitions
+
+
+karmarkar_karp = get_seqlen_balanced_partitions  # of the same arguments; verl's own has no order of items
+
+
+def log_seqlen_unbalance(seqlen_list, partitions, prefix):
+    """verl's metrics: the sums of consecutive equal runs of items, and those of the partitions."""
+    size = len(seqlen_list) // len(partitions)
+    before = [sum(seqlen_list[i:i + size]) for i in range(0, len(seqlen_list), size)]
+    after = [sum(seqlen_list[i] for i in partition) for partition in partitions]
+    return {f"{prefix}/min": min(before), f"{prefix}/max": max(before),
+            f"{prefix}/minmax_diff": max(before) - min(before), f"{prefix}/balanced_min": min(after),
+            f"{prefix}/balanced_max": max(after), f"{prefix}/mean": sum(before) / len(partitions)}
+
+
+def ceildiv(a, b):
+    return -(a // -b)
+
+
+def get_reverse_idx(idx_map):
+    """The inverse of a permutation, a list."""
+    inverse = list(idx_map)
+    for place, item in enumerate(idx_map):
+        inverse[item] = place
+    return inverse
+
+
+class EncoderDataBalance:
+    """VeOmni's: balance_data before the vision encoder, data_bridge after it.
+
+    context: a lierne.torch.context over the ranks among which images are balanced; the default is one of
+    all ranks. spatial_merge_unit: rows before the encoder per row after it, for instance 4. mode: "lpt", as
+    VeOmni assigns, "shed" (few images move) or another one of lierne.Samples, with its options; an image
+    costs its length squared. The order of images on a rank is that of their numbers, not VeOmni's; what
+    data_bridge returns is in the caller's order, as VeOmni's.
+
+    Capacities grow when a step needs more than all before: all ranks then make their plans again."""
+
+    def __init__(self, sorting_algo_name="post_mbs_balancing_greedy_without_pad", spatial_merge_unit=1,
+                 context=None, mode="lpt", **options):
+        if sorting_algo_name != "post_mbs_balancing_greedy_without_pad":
+            raise ValueError(f"sorting_algo_name is {sorting_algo_name!r}, must be "
+                             "'post_mbs_balancing_greedy_without_pad'")
+        self.merge_down_ratio = spatial_merge_unit or 1
+        self.context = lierne.torch.context() if context is None else context
+        self._options = {"mode": mode, **options}
+        self._samples, self._capacity = {}, [1, 1]  # items, rows of a rank
+
+    def _make(self, tensors):
+        """The Samples of these tensors with the capacity of now; collective where there are none yet."""
+        if tensors not in self._samples:
+            pixels, grids = tensors[:2]
+            items, rows = self._capacity
+            self._samples[tensors] = Samples(
+                self.context, [pixels, (*grids, "segments")], tensors[2:], max_items=items, max_rows=rows,
+                max_inflight=1)
+        return self._samples[tensors]
+
+    def _grow(self, items, rows):
+        """After an update that all ranks rejected: what they need now, and space for more."""
+        for samples in self._samples.values():
+            samples.close()
+        self._samples = {}
+        needs = [largest(self.context, items), largest(self.context, rows)]
+        grown = [max(have, 2 * need) for have, need in zip(self._capacity, needs)]
+        self._capacity = grown if grown != self._capacity else [grown[0], 2 * grown[1]]
+
+    def _update(self, tensors, grid_thw):
+        lengths = grid_thw.prod(dim=1).cpu().numpy()
+        while True:
+            samples = self._make(tensors)
+            try:
+                samples.update(lengths * lengths, lengths, returned_rows=lengths // self.merge_down_ratio,
+                               **self._options)
+                return samples
+            except CapacityError:
+                self._grow(len(lengths), int(lengths.sum()))
+
+    def balance_data(self, pixel_values, grid_thw, data_type="image"):
+        """(pixel_values, grid_thw) of the images that this rank computes. pixel_values: [patches, ...], those
+        of this rank's images one after the other; grid_thw: [images, 3], frames, height and width, whose
+        product is the number of patches. Collective."""
+        tensors = ((tuple(pixel_values.shape[1:]), pixel_values.dtype), ((3,), grid_thw.dtype))
+        self._last = {**getattr(self, "_last", {}), data_type: (tensors, grid_thw)}
+        samples = self._update(tensors, grid_thw)
+        return samples.dispatch(pixel_values, grid_thw)
+
+    def data_bridge(self, hidden_state, deepstack_feature_lists=None, require_grad=True, data_type="image"):
+        """(hidden_state, deepstack_feature_lists) of this rank's own images, in their order. Collective, with
+        gradients unless require_grad is False."""
+        features = [hidden_state, *(deepstack_feature_lists or [])]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and require_grad):
+            results = self._bridge(features, data_type)
+        return results[0], list(results[1:])
+
+    def _bridge(self, features, data_type):
+        """Results have widths that are not known before: plans of their own, of the same assignment."""
+        tensors, grid_thw = self._last[data_type]
+        returned = tuple((tuple(feature.shape[1:]), feature.dtype) for feature in features)
+        samples = self._update((*tensors, *returned), grid_thw)
+        results = samples.ret(*features)
+        return results if isinstance(results, tuple) else (results,)

@@ -1,0 +1,102 @@
+"""Samples as differentiable operations: lierne.Samples whose tensors are torch's.
+
+    samples = lierne.torch.Samples(context, dispatch=[(1176, torch.float32), (3, torch.int64, "segments")],
+                                   ret=[(64, torch.float32)], max_items=32, max_rows=8192)
+    samples.update(costs, rows, returned_rows=merged)        # this rank's items; host numbers
+    pixels, grids = samples.dispatch(pixels, grids)
+    embeddings = samples.ret(encoder(pixels, grids, samples.cu_seqlens()))
+"""
+import math
+
+import torch
+
+import lierne
+from lierne.torch import Operation, checked
+
+__all__ = ["Samples"]
+
+
+class _OfStep(torch.autograd.Function):
+    """A result as it is; its backward comes before the samples are updated, because theirs is the routing of
+    the last update."""
+
+    @staticmethod
+    def forward(ctx, tensor, samples):
+        ctx.samples, ctx.step = samples, samples.step
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.samples.step != ctx.step:
+            raise RuntimeError(f"backward of step {ctx.step} of samples that were updated since then (step "
+                               f"{ctx.samples.step}): call backward before the next update, or have one "
+                               "Samples per microbatch in flight")
+        return gradient, None
+
+
+class Samples:
+    """Samples that are assigned anew in every step, so that all ranks compute as much.
+
+    dispatch and ret: tensors [rows, ...] as (width, dtype), width a number or the shape of one row; a
+    third entry "segments" for one row per segment. Capacities and the rest as lierne.Samples. Collective:
+    all ranks call, forward and backward, also ranks without items. A backward comes before the next update.
+
+    With a context over="distributed" rows move by torch.distributed's operations, on any device, and the
+    numbers of an update over the job's store, which suits a few ranks."""
+
+    def __init__(self, context, dispatch, ret=(), **capacities):
+        self.context, self.step = context, 0
+        entries = [*dispatch, *ret]
+        self._rows = [(entry[0],) if isinstance(entry[0], int) else tuple(entry[0]) for entry in entries]
+        flat = [(math.prod(rows), *entry[1:]) for rows, entry in zip(self._rows, entries)]
+        self._samples = lierne.Samples(context, flat[:len(dispatch)], flat[len(dispatch):], **capacities)
+        self._operations = [Operation(plan) for plan in self._samples.plans]
+        self._ndispatch = len(dispatch)
+
+    def update(self, costs, rows=None, segments=None, returned_rows=None, **options):
+        """The next step: this rank's items, as lierne.Samples.update. Tensors of numbers are on the host."""
+        self._samples.update(costs, rows, segments, returned_rows, **options)
+        self.step += 1
+        for operation in self._operations:
+            operation.updated()
+
+    def _move(self, first, last, tensors):
+        if len(tensors) != last - first:
+            raise ValueError(f"{len(tensors)} tensors are given, must be {last - first}")
+        works = []
+        for i, tensor in zip(range(first, last), tensors):
+            if tuple(checked(tensor).shape[1:]) != self._rows[i]:
+                raise ValueError(f"tensor {i - first} has shape {tuple(tensor.shape)}, must be [rows, "
+                                 f"{', '.join(map(str, self._rows[i]))}]")
+            flat = tensor.reshape(tensor.shape[0], math.prod(self._rows[i]))
+            works.append(self._operations[i].begin(flat))
+        results = [work.wait() for work in works]
+        results = tuple(_OfStep.apply(result, self).reshape(-1, *rows)
+                        for result, rows in zip(results, self._rows[first:last]))
+        return results[0] if len(results) == 1 else results
+
+    def dispatch(self, *tensors):
+        """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once. A
+        tensor, or a tuple of them. Backward brings gradients home."""
+        return self._move(0, self._ndispatch, tensors)
+
+    def ret(self, *tensors):
+        """Rows that were computed, to their destination: all tensors of `ret` at once."""
+        return self._move(self._ndispatch, len(self._rows), tensors)
+
+    def lists(self, place="dispatched"):
+        """As lierne.Samples.lists: numpy arrays."""
+        return self._samples.lists(place)
+
+    def cu_seqlens(self, place="dispatched", device=None):
+        """The cu_seqlens of a place as an int32 tensor, as attention kernels take them."""
+        return torch.from_numpy(self._samples.cu_seqlens(place)).to(device)
+
+    @property
+    def report(self):
+        """What the last update balances and moves: a dict."""
+        return self._samples.report
+
+    def close(self):
+        """Frees the samples. Not collective."""
+        self._samples.close()

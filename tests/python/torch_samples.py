@@ -1,0 +1,141 @@
+"""Samples of lierne.torch on 4 ranks of torchrun, over both ways to move data, and the drop-ins."""
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import lierne
+import lierne.torch
+from lierne.torch.compat import (EncoderDataBalance, get_reverse_idx, get_seqlen_balanced_partitions,
+                                 log_seqlen_unbalance)
+from torch_harness import contexts, main, raises, same, test
+
+RANKS, MERGE = 4, 4
+
+
+def lengths_of(rank, step):
+    """Rows of the items of a rank, a multiple of MERGE: rank 2 has none in even steps, rank 0 long ones."""
+    if rank == 2 and step % 2 == 0:
+        return []
+    return [MERGE * (1 + (7 * rank + 5 * j + 3 * step) % 6 + (12 if rank == 0 else 0)) for j in range(RANKS - rank)]
+
+
+def all_lengths(step):
+    return [lengths_of(rank, step) for rank in range(RANKS)]
+
+
+def rows_of(items, width, dtype=torch.float64):
+    """Rows of numbered items: every element says item, row and column."""
+    parts = [torch.tensor([[1000 * item + 10 * row + column for column in range(width)] for row in range(n)],
+                          dtype=dtype).reshape(n, width) for item, n in items]
+    return torch.cat([torch.zeros(0, width, dtype=dtype), *parts])
+
+
+def numbered(step):
+    """(first number of each rank, lengths of all items)"""
+    lengths = all_lengths(step)
+    return np.cumsum([0] + [len(own) for own in lengths]), [n for own in lengths for n in own]
+
+
+@test
+def moves_and_gradients():
+    rank = dist.get_rank()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(3, torch.float64), ((1, 2), torch.int32, "segments")],
+                                       [(2, torch.float64)], max_items=RANKS, max_rows=512)
+        for step in range(4):
+            own = lengths_of(rank, step)
+            first, lengths = numbered(step)
+            samples.update([n * n for n in own], own, returned_rows=[n // MERGE for n in own], mode="shed")
+            lists = samples.lists()
+            mine = [(item, lengths[item]) for item in lists.items]
+            x = rows_of([(first[rank] + j, n) for j, n in enumerate(own)], 3).requires_grad_()
+            grids = torch.tensor([[[first[rank] + j, n]] for j, n in enumerate(own)],
+                                 dtype=torch.int32).reshape(-1, 1, 2)
+            pixels, moved = samples.dispatch(x, grids)
+            same(pixels, rows_of(mine, 3), "dispatch")
+            same(moved, np.array(mine).reshape(-1, 1, 2), "one row per segment")
+            assert moved.shape == (len(mine), 1, 2)
+            same(samples.cu_seqlens(), np.cumsum([0] + [n for _, n in mine]))
+            # An encoder that merges MERGE rows, weighted by their places.
+            weights = torch.arange(1., 1 + MERGE, dtype=torch.float64).reshape(1, MERGE, 1)
+            hidden = (pixels.reshape(-1, MERGE, 3) * weights).sum(1)[:, :2]
+            out = samples.ret(hidden)
+            expected = (x.detach().reshape(-1, MERGE, 3) * weights).sum(1)[:, :2]
+            same(out, expected, "return")
+            scale = torch.arange(1., 1 + out.numel(), dtype=torch.float64).reshape(out.shape) + rank
+            (out * scale).sum().backward()
+            gradient = (scale.reshape(-1, 1, 2) * weights).reshape(-1, 2)
+            same(x.grad, torch.cat([gradient, torch.zeros(len(gradient), 1)], 1), "gradient")
+        loads = samples.lists("home").loads, lists.loads
+        assert loads[0].sum() == loads[1].sum() and loads[0].max() > loads[1].max(), loads
+        assert samples.report["max_load"] == loads[1].max()
+        samples.close()
+
+
+@test
+def errors_are_everyones():
+    rank = dist.get_rank()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(3, torch.float32)], max_items=2, max_rows=64)
+        samples.update([4, 5])
+        x = torch.arange(27, dtype=torch.float32).reshape(9, 3).requires_grad_()
+        before = samples.dispatch(x)
+        raises(lierne.errors.CapacityError, "rank 3: it has 3 items", lambda: samples.update([1] * (3 if rank == 3 else 1)))
+        raises(ValueError, "mode is 'best'", lambda: samples.update([1], mode="best"))
+        same(samples.dispatch(x), before, "the old routing")
+        raises(ValueError, "2 tensors are given, must be 1", lambda: samples.dispatch(x, x))
+        raises(ValueError, "must be [rows, 3]", lambda: samples.dispatch(x.reshape(3, 9)))
+        raises(TypeError, "dtype", lambda: samples.dispatch(x.double()))
+        samples.update([4, 5])
+        raises(RuntimeError, "backward of step 1", before.sum().backward)
+        samples.close()
+        raises(ValueError, "closed", lambda: samples.update([1]))
+
+
+@test
+def veomni_balance():
+    rank = dist.get_rank()
+    for context in contexts():
+        for mode in ("lpt", "shed"):
+            balance = EncoderDataBalance(spatial_merge_unit=MERGE, context=context, mode=mode)
+            for step in range(3):
+                own = lengths_of(rank, step)
+                first, lengths = numbered(step)
+                grids = torch.tensor([[1, 2, n // 2] for n in own], dtype=torch.int64).reshape(-1, 3)
+                x = rows_of([(first[rank] + j, n) for j, n in enumerate(own)], 2, torch.float32)
+                pixels, moved = balance.balance_data(x, grids)
+                assert len(pixels) == int(moved.prod(dim=1).sum())
+                hidden = pixels.reshape(-1, MERGE, 2)[:, 1].requires_grad_()
+                out, (deep,) = balance.data_bridge(hidden, [2 * hidden])
+                same(out, x.reshape(-1, MERGE, 2)[:, 1], "data_bridge")
+                same(deep, 2 * out, "deepstack features")
+                (out.sum() + deep.sum()).backward()
+                same(hidden.grad, torch.full(hidden.shape, 3.), "gradient")
+                costs = [n * n for n in lengths]
+                counts = [len(part) for part in all_lengths(step)]
+                wanted = lierne.Assignment(costs, counts, rows=lengths, mode=mode).ranks
+                assert len(moved) == (wanted == rank).sum(), (mode, step)
+
+
+@test
+def verl_partitions():
+    for seed in range(20):
+        lengths = np.random.default_rng(seed).integers(1, 2000, 24).tolist()
+        for equal in (False, True):
+            parts = get_seqlen_balanced_partitions(lengths, 4, equal)
+            assert sorted(i for part in parts for i in part) == list(range(24))
+            assert all(part == sorted(part) for part in parts)
+            assert not equal or all(len(part) == 6 for part in parts)
+            sums = [sum(lengths[i] for i in part) for part in parts]
+            assert max(sums) < 1.05 * sum(sums) / 4, sums
+            logged = log_seqlen_unbalance(lengths, parts, "seqlen")
+            assert logged["seqlen/balanced_max"] == max(sums) and logged["seqlen/mean"] == sum(lengths) / 4
+            order = [i for part in parts for i in part]
+            assert [order[i] for i in get_reverse_idx(order)] == list(range(24))
+    # What verl's own rejects: counts that do not divide, and fewer items than parts.
+    assert [len(p) for p in get_seqlen_balanced_partitions([5, 4, 3, 2, 1], 2, True)] in ([2, 3], [3, 2])
+    assert sorted(map(len, get_seqlen_balanced_partitions([5], 2, False))) == [0, 1]
+
+
+if __name__ == "__main__":
+    main()
