@@ -86,6 +86,25 @@ typedef struct lierne_shm_message {
     lierne_block frame_block;
 } lierne_shm_message;
 
+/* Memory of the segment for the lines and slots of a batch. */
+typedef struct lierne_shm_areas {
+    lierne_shm_area *first;
+    lierne_line *lines; /* in them */
+    char *free;         /* what is left of the first */
+    uint64_t free_offset;
+    size_t left;
+} lierne_shm_areas;
+
+/* shm_areas.c. Takes bytes at the start of a cache line; *offset: where they are in the segment.
+ * Errors: NO_MEMORY. */
+lierne_status lierne_shm_take_area(lierne_shm *shm, lierne_shm_areas *areas, size_t bytes,
+                                   char **out, uint64_t *offset);
+/* Gives back what a destroyed batch took, once receivers have taken all of its messages. */
+void lierne_shm_drop_areas(lierne_shm *shm, const lierne_shm_areas *areas);
+/* Frees what was given back and no receiver reads any more. At the end the segment takes the rest
+ * with it. */
+void lierne_shm_sweep_areas(lierne_shm *shm);
+
 /* shm_send.c. Whether the message is to be packed whatever memory it is in, its lines, and the
  * bytes of a slot. */
 void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const lierne_part *parts);

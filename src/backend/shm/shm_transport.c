@@ -5,26 +5,12 @@
 
 #include <stdio.h>
 
-#define ARENA_BYTES (16 << 10)
-#define HEAD_BYTES  LIERNE_CACHE_LINE /* of an area */
-
-/* The begin of memory of the segment, which outlives its batch while receivers still read it. */
-typedef struct area {
-    struct area *next;       /* of the batch */
-    struct area *next_batch; /* of a batch's first: that of another batch that was destroyed */
-    lierne_line *lines;      /* of a batch's first */
-} area;
-
 typedef struct batch {
     lierne_shm *shm;
     size_t nactive;
-    size_t *active; /* slots in flight */
-    char *free;     /* what is left of the last of the areas, which lines and slots come from */
-    uint64_t free_offset;
-    size_t left;
-    area *areas;
-    lierne_line *lines;
-    bool woken; /* the receivers of short messages */
+    size_t *active;         /* slots in flight */
+    lierne_shm_areas areas; /* of its lines and slots */
+    bool woken;             /* the receivers of short messages */
     size_t capacity;
     lierne_shm_message messages[];
 } batch;
@@ -43,34 +29,9 @@ static bool reaches(void *self, int peer) {
     return find_peer(self, peer) >= 0;
 }
 
-static void free_areas(lierne_shm *shm, area *first) {
-    for (area *a = first, *next; a; a = next) {
-        next = a->next;
-        lierne_segment_free(&shm->own, a);
-    }
-}
-
-/* Frees the areas of destroyed batches of which all messages were taken since. At the end the
- * segment takes the others with it. */
-static void sweep(lierne_shm *shm) {
-    for (area **at = (area **)&shm->destroyed; *at;) {
-        area *a = *at;
-        bool pending = false;
-        for (const lierne_line *line = a->lines; line; line = line->next) {
-            pending |= lierne_shm_pending(line);
-        }
-        if (pending) {
-            at = &a->next_batch;
-            continue;
-        }
-        *at = a->next_batch;
-        free_areas(shm, a);
-    }
-}
-
 static lierne_status batch_create(void *self, size_t capacity, void **out) {
     batch *b;
-    sweep(self);
+    lierne_shm_sweep_areas(self);
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->messages[0]));
     b->shm = self;
     b->capacity = capacity;
@@ -112,36 +73,9 @@ static void batch_destroy(void *self) {
     for (size_t i = 0; i < b->capacity; i++) {
         forget(&b->messages[i]);
     }
-    if (b->areas) {
-        b->areas->lines = b->lines;
-        b->areas->next_batch = shm->destroyed;
-        shm->destroyed = b->areas;
-    }
-    sweep(shm);
+    lierne_shm_drop_areas(shm, &b->areas);
     lierne_mem_free(b->active);
     lierne_mem_free(b);
-}
-
-/* Memory of the segment for as long as the batch lives, at the start of a cache line. */
-static lierne_status take_area(batch *b, size_t bytes, char **out, uint64_t *offset) {
-    bytes = (bytes + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE * LIERNE_CACHE_LINE;
-    if (bytes > b->left) {
-        size_t size = bytes + HEAD_BYTES > ARENA_BYTES ? bytes + HEAD_BYTES : ARENA_BYTES;
-        void *memory;
-        LIERNE_TRY(lierne_segment_alloc(&memory, &b->free_offset, &b->shm->own, size));
-        area *a = memory;
-        a->next = b->areas;
-        b->areas = a;
-        b->free = (char *)memory + HEAD_BYTES;
-        b->free_offset += HEAD_BYTES;
-        b->left = size - HEAD_BYTES;
-    }
-    *out = b->free;
-    *offset = b->free_offset;
-    b->free += bytes;
-    b->free_offset += bytes;
-    b->left -= bytes;
-    return LIERNE_OK;
 }
 
 /* A message that is described again keeps its lines, and a slot that is long enough. */
@@ -149,19 +83,20 @@ static lierne_status reserve_line(batch *b, const lierne_shm_message *m, lierne_
     char *line;
     if (!own->at.line) {
         size_t bytes = sizeof(lierne_line) + m->nparts * sizeof(uint64_t);
-        LIERNE_TRY(take_area(b, bytes, &line, &own->line_offset));
+        LIERNE_TRY(lierne_shm_take_area(b->shm, &b->areas, bytes, &line, &own->line_offset));
         own->at.line = (lierne_line *)(void *)line;
-        own->at.line->next = b->lines;
-        b->lines = own->at.line;
+        own->at.line->next = b->areas.lines;
+        b->areas.lines = own->at.line;
     }
     if (m->slot_bytes > own->slot_bytes) {
-        LIERNE_TRY(take_area(b, m->slot_bytes, &own->at.slot, &own->slot_offset));
+        LIERNE_TRY(lierne_shm_take_area(b->shm, &b->areas, m->slot_bytes, &own->at.slot,
+                                        &own->slot_offset));
         own->slot_bytes = m->slot_bytes;
     }
     return LIERNE_OK;
 }
 
-static lierne_status span_parts(lierne_shm_message *m, const lierne_part *parts) {
+static void span_parts(lierne_shm_message *m, const lierne_part *parts) {
     for (size_t i = 0; i < m->nparts; i++) {
         int64_t first = 0, end = 0;
         for (size_t b = 0; b < parts[i].nblocks; b++) {
@@ -169,7 +104,6 @@ static lierne_status span_parts(lierne_shm_message *m, const lierne_part *parts)
         }
         m->spans[i] = (lierne_span){first * (int64_t)parts[i].size, end * (int64_t)parts[i].size};
     }
-    return LIERNE_OK;
 }
 
 /* This rank's parts of a message, one behind the other as in a slot. */
@@ -223,7 +157,7 @@ static lierne_status describe_line(void *self, const lierne_posting *p, lierne_r
         return LIERNE_OK;
     }
     if (!p->varies) {
-        LIERNE_TRY(span_parts(m, p->parts));
+        span_parts(m, p->parts);
     }
     for (unsigned k = 0; k < m->nlines; k++) {
         lierne_own_line *own = &m->mine[k];
@@ -265,7 +199,7 @@ static lierne_status connect_ends(void *self, const lierne_remote *remotes, size
             continue;
         }
         if (!m->varies) {
-            LIERNE_TRY(span_parts(m, remotes[i].parts));
+            span_parts(m, remotes[i].parts);
         }
         m->theirs = m->varies ? &m->frame : remotes[i].parts;
         m->nviews = remotes[i].nrecords * m->nlines;

@@ -27,14 +27,16 @@ typedef struct lierne_shm_peer {
     lierne_segment segment;
 } lierne_shm_peer;
 
+typedef struct lierne_shm_area lierne_shm_area;
+
 typedef struct lierne_shm {
     lierne_segment own;
     lierne_shm_peer *peers; /* by index */
     int npeers;
     bool pulls; /* every rank may read the memory of every other one of its node */
     lierne_bell bell;
-    uint64_t sent[LIERNE_WAYS]; /* messages */
-    void *destroyed; /* memory of batches with messages that receivers may not have taken */
+    uint64_t sent[LIERNE_WAYS];    /* messages */
+    lierne_shm_area *destroyed;    /* of batches with messages that receivers may not have taken */
     const lierne_control *control; /* knows whether a peer that cannot be read gave up */
     void *control_self;
     lierne_members members; /* for messages; not its own */
