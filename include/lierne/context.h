@@ -128,11 +128,12 @@ LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
 /* Destroys a context and everything alive that was made from it: runs, coalesced plans, plans,
  * groups, windows and memory, the newest first. Their handles are invalid afterwards; grids,
- * layouts and bricks stay. Collective as lierne_context_destroy, lierne_group_destroy and
- * lierne_window_destroy. NULL is allowed. Errors: INVALID (it belongs to a simulated world: use
- * lierne_sim_destroy_all) and BUSY (a request is in flight and the context is not dead): nothing is
- * destroyed. TIMEOUT, PEER_FAILED and TRANSPORT of lierne_group_destroy and lierne_window_destroy:
- * everything is destroyed. */
+ * layouts and bricks stay. Memory of a dead context with borrowed buffers stays until the process
+ * ends. Collective as lierne_context_destroy, lierne_group_destroy and lierne_window_destroy. NULL
+ * is allowed. Errors: INVALID (it belongs to a simulated world: use lierne_sim_destroy_all) and
+ * BUSY (a request is in flight and the context is not dead): nothing is destroyed. TIMEOUT,
+ * PEER_FAILED and TRANSPORT of lierne_group_destroy and lierne_window_destroy: everything is
+ * destroyed. */
 LIERNE_API lierne_status lierne_context_destroy_all(lierne_context *context);
 
 /* Kills a context and tells the other ranks why. Call it on a rank that cannot make the calls that

@@ -20,6 +20,7 @@
 #define WIDTH   64 /* all rows together are too long to be sent eagerly */
 #define BYTES   ((size_t)ROWS * WIDTH * sizeof(float))
 #define BLOCKS  8
+#define KEPT    100 /* blocks of the context's memory */
 
 typedef struct one_way {
     int sender;
@@ -28,6 +29,7 @@ typedef struct one_way {
     lierne_plan *plan;
     float *in;
     float *out;
+    size_t live; /* blocks of lierne's before the context */
 } one_way;
 
 /* The sender has ghosts of all rows of the other rank: in the adjoint it only sends. */
@@ -35,7 +37,6 @@ static void open_one_way(one_way *w, int sender) {
     static int32_t rank[ROWS];
     static int64_t row[ROWS];
     int pid = (int)getpid(), other = 1 - test_rank;
-    lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT};
     lierne_references_spec spec = {.size = sizeof spec,
                                    .nowned = ROWS,
                                    .nghosts = test_rank == sender ? ROWS : 0,
@@ -54,14 +55,19 @@ static void open_one_way(one_way *w, int sender) {
     w->in = test_buffer(BYTES);
     w->out = test_buffer(BYTES);
     memset(w->in, 0x3c, BYTES);
-    CHECK_OK(lierne_context_create_mpi(&w->context, MPI_COMM_WORLD, &context));
+    w->live = lierne_mem_live();
+    w->context = test_context(PATIENT);
+    for (int i = 0; i < KEPT; i++) {
+        void *block;
+        CHECK_OK(lierne_context_alloc(&block, w->context, 1));
+    }
     CHECK_OK(lierne_plan_create_references(&w->plan, w->context, &spec));
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /* The buffers of a call that was given up, if a message of it could not be taken back; a send never
  * can, unless it is over shm. The receiver has no elements of in. */
-static void check_borrowed(const one_way *w, bool gave_up) {
+static size_t check_borrowed(const one_way *w, bool gave_up) {
     lierne_borrowed list[3] = {{0}};
     size_t n = 9, same = 9, all = test_rank == w->sender ? 2 : 1;
     CHECK_OK(lierne_context_get_borrowed(list, 3, &n, w->context));
@@ -74,6 +80,7 @@ static void check_borrowed(const one_way *w, bool gave_up) {
     CHECK(n == 2 || !gave_up || test_rank != w->sender || test_over_shm(),
           "no buffer of a send is borrowed");
     CHECK(n == 0 || !test_over_shm(), "a buffer is borrowed over shm");
+    return n;
 }
 
 static void destroy_plan(one_way *w, bool gave_up) {
@@ -81,8 +88,10 @@ static void destroy_plan(one_way *w, bool gave_up) {
     CHECK(lierne_context_get_borrowed(NULL, 0, &n, w->context) == LIERNE_ERR_INVALID,
           "buffers are listed while a plan is alive");
     CHECK_OK(lierne_plan_destroy(w->plan));
-    check_borrowed(w, gave_up);
-    CHECK_OK(lierne_context_destroy(w->context));
+    n = check_borrowed(w, gave_up);
+    CHECK_OK(lierne_context_destroy_all(w->context));
+    CHECK(n == 0 || lierne_mem_live() >= w->live + KEPT,
+          "the memory of a context that a late rank may still read is freed");
 }
 
 static lierne_status give_up(one_way *w) {
@@ -146,6 +155,7 @@ static void sender_gives_up(int sender) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "fragments") == 0) {
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+        setenv("LIERNE_TRANSPORTS", "mpi", 1);
     }
     test_start(&argc, &argv);
     for (int sender = 0; sender < 2; sender++) {

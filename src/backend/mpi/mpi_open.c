@@ -4,6 +4,8 @@
  * context is never freed, because MPI_Comm_free is collective and may wait for ever. */
 #include "backend/mpi/mpi_state.h"
 
+#include "runtime/memory/memory.h"
+
 #include <limits.h>
 
 #define LEAST_TAG_BOUND 32767 /* guaranteed by the MPI standard */
@@ -96,7 +98,7 @@ void lierne_mpi_close(void *state, bool dead) {
     }
     lierne_mpi_unwatch(m);
     lierne_mpi_drop_flags(m);
-    if (!m->abandoned) {
+    if (lierne_lifetime_find(NULL, !m->abandoned) == LIERNE_LIFETIME_USE) {
         lierne_mem_free(m->ranks);
         lierne_mem_free(m);
     }

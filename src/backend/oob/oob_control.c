@@ -1,6 +1,8 @@
 /* The table of the control over the caller's functions; opens and closes its state. */
 #include "backend/oob/oob_state.h"
 
+#include "runtime/memory/memory.h"
+
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -127,7 +129,8 @@ void lierne_oob_close(void *state, bool dead) {
     if (s->hooks) {
         s->hooks->close(s->calls.user);
     }
-    s->abandoned ? keep(s) : free_state(s);
+    bool now = lierne_lifetime_find(NULL, !s->abandoned) == LIERNE_LIFETIME_USE;
+    now ? free_state(s) : keep(s);
 }
 
 static bool has_pending_buffers(void *state) {

@@ -153,6 +153,7 @@ struct lierne_context {
     size_t nwindows;                            /* alive */
     lierne_activity *in_flight;
     lierne_activity *abandoned; /* destroyed with messages in flight: freed with the context */
+    bool borrows; /* a peer or a stream may still use a buffer of one that was freed */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see runtime/group/group.h */
     int max_groups;
     int64_t last_group_uid; /* the same on every rank */

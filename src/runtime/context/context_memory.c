@@ -108,7 +108,8 @@ lierne_status lierne_context_check_memory(const lierne_context *context) {
 }
 
 void lierne_context_drop_memory(lierne_context *context) {
-    for (size_t i = 0; i < context->memories.count; i++) {
+    bool now = lierne_lifetime_find(NULL, !context->borrows) == LIERNE_LIFETIME_USE;
+    for (size_t i = 0; now && i < context->memories.count; i++) {
         lierne_mem_free(context->memories.at[i].block);
     }
     context->memories.count = 0;

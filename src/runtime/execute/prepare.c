@@ -296,9 +296,11 @@ static size_t withdraw_execution(lierne_activity *activity, lierne_borrowed *lis
 static void drop_execution(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
     if (lierne_execution_drain(e) != LIERNE_OK) {
+        e->context->borrows = true;
         return; /* a stream may still use all of it */
     }
     bool quiet = lierne_execution_withdraw(e);
+    e->context->borrows |= !quiet;
     lierne_execution_destroy_batches(e);
     lierne_execution_destroy_stream_state(e);
     lierne_execution_destroy_recorded(e);
