@@ -5,7 +5,6 @@
 #include "routing.h"
 
 #include <stdio.h>
-#include <string.h>
 
 lierne_bridge_spec bridge_spec_of(const lierne_grid *src, const lierne_grid *dst,
                                   const int64_t *shape) {

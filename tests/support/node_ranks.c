@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 64 };
@@ -68,6 +70,39 @@ lierne_context *open_rank(const char *name, int rank, int world, const lierne_co
         .size = sizeof node, .rank = rank, .world = world, .name = text, .context = spec};
     check(lierne_context_create_node(&context, &node) == LIERNE_OK, "context");
     return context;
+}
+
+lierne_context *open_timed(const char *name, int rank, int world, double timeout) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    return open_rank(name, rank, world, &spec);
+}
+
+lierne_status await_failure(lierne_context *context) {
+    const struct timespec nap = {.tv_nsec = 1000000};
+    lierne_status status = LIERNE_OK;
+    for (int i = 0; status == LIERNE_OK && i < 20000; i++) {
+        nanosleep(&nap, NULL);
+        status = lierne_context_get_status(context);
+    }
+    return status;
+}
+
+void run_processes(int n, int (*process)(int rank)) {
+    pid_t pids[MOST_RANKS];
+    for (int r = 0; r < n; r++) {
+        fflush(stdout);
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            int status = process(r);
+            fflush(stdout);
+            _exit(status);
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        int status = -1;
+        waitpid(pids[r], &status, 0);
+        check(status == 0, "a process that ended");
+    }
 }
 
 /* The spec is read while planning only. */

@@ -25,6 +25,13 @@ int print_checks(void);
 /* A context of one of world ranks, which all give the same name. Names are of this process and its
  * later children. */
 lierne_context *open_rank(const char *name, int rank, int world, const lierne_context_spec *spec);
+lierne_context *open_timed(const char *name, int rank, int world, double timeout);
+/* Waits until the status of a context is an error, which is returned; at most 20 s. */
+lierne_status await_failure(lierne_context *context);
+
+/* Runs processes 0 to n - 1, which begin as children of this one, and checks that each of them ends
+ * with status 0, which is what the function returns. */
+void run_processes(int n, int (*process)(int rank));
 
 /* Plans nghosts rows of 3 float16 each, which owners send directly: row i * 13 mod nowned of rank
  * i * 7 mod RANKS at i. */

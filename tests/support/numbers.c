@@ -5,37 +5,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint16_t half_of(double value) {
-    int e;
-    double m = frexp(fabs(value), &e);
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
-    if (m < 0.5 || e < -12) { /* zero, or too small for a normal number */
-        return sign;
+/* Sign, exponent and digits of a number that the dtype holds. */
+static uint16_t half_bits(double x, int digits, int bias) {
+    int exponent;
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    double magnitude = fabs(x), one = ldexp(1, digits - 1);
+    if (isnan(x) || isinf(x)) {
+        unsigned top = (2u * (unsigned)bias + 1) << (digits - 1);
+        return (uint16_t)(sign | top | (isnan(x) ? (unsigned)one / 2 : 0));
     }
-    return (uint16_t)(sign | (e + 14) << 10 | ((int)(m * 2048) & 0x3ff));
+    frexp(magnitude, &exponent);
+    exponent = magnitude == 0 || exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+    double scaled = ldexp(magnitude, digits - 1 - exponent);
+    unsigned field = scaled >= one ? (unsigned)(exponent + bias) : 0;
+    return (uint16_t)(sign | field << (digits - 1) | (unsigned)(scaled - (field ? one : 0)));
 }
 
-static double value_of_half(uint16_t half) {
-    double m = ldexp((half & 0x3ff) + (half & 0x7c00 ? 1024 : 0), (half >> 10 & 31) - 25);
-    return half & 0x8000 ? -m : m;
+static double half_value(uint16_t bits, int digits, int bias) {
+    int field = (bits & 0x7fff) >> (digits - 1);
+    double fraction = (double)(bits & ((1u << (digits - 1)) - 1));
+    double one = ldexp(1, digits - 1);
+    double x = field ? ldexp(one + fraction, field - bias - digits + 1)
+                     : ldexp(fraction, 1 - bias - digits + 1);
+    if (field == 2 * bias + 1) {
+        x = fraction > 0 ? (double)NAN : (double)INFINITY;
+    }
+    return bits & 0x8000 ? -x : x;
 }
 
 void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value) {
-    float f = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
     switch (dtype) {
     case LIERNE_DTYPE_F64:
         ((double *)buffer)[at] = value;
         break;
     case LIERNE_DTYPE_F32:
-        ((float *)buffer)[at] = f;
+        ((float *)buffer)[at] = (float)value;
         break;
     case LIERNE_DTYPE_BF16:
-        ((uint16_t *)buffer)[at] = (uint16_t)(bits >> 16);
+        ((uint16_t *)buffer)[at] = half_bits(value, 8, 127);
         break;
     case LIERNE_DTYPE_F16:
-        ((uint16_t *)buffer)[at] = half_of(value);
+        ((uint16_t *)buffer)[at] = half_bits(value, 11, 15);
         break;
     case LIERNE_DTYPE_I64:
         ((int64_t *)buffer)[at] = (int64_t)value;
@@ -53,19 +63,15 @@ void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value) {
 }
 
 double number_get(lierne_dtype dtype, const void *buffer, int64_t at) {
-    uint32_t bits;
-    float f;
     switch (dtype) {
     case LIERNE_DTYPE_F64:
         return ((const double *)buffer)[at];
     case LIERNE_DTYPE_F32:
         return (double)((const float *)buffer)[at];
     case LIERNE_DTYPE_BF16:
-        bits = (uint32_t)((const uint16_t *)buffer)[at] << 16;
-        memcpy(&f, &bits, sizeof f);
-        return (double)f;
+        return half_value(((const uint16_t *)buffer)[at], 8, 127);
     case LIERNE_DTYPE_F16:
-        return value_of_half(((const uint16_t *)buffer)[at]);
+        return half_value(((const uint16_t *)buffer)[at], 11, 15);
     case LIERNE_DTYPE_I64:
         return (double)((const int64_t *)buffer)[at];
     case LIERNE_DTYPE_I32:

@@ -1,5 +1,6 @@
 /* Forward and adjoint of a plan in one graph, launched again and again. */
 #include "replay_case.h"
+#include "bridge_plan.h"
 
 #include "capture.h"
 #include "lierne.h"
@@ -12,26 +13,12 @@ enum { INPUTS = 5 };
 
 /* Nothing is sent forward, as all ranks have all; gradients are summed. */
 static lierne_status make_bridge(lierne_plan **plan, lierne_context *context) {
-    static const char *const dims[] = {"tp", "cp", "dp"};
-    static const int64_t sizes[2][3] = {{RANKS, 1, 1}, {1, RANKS, 1}}, shape[3] = {1, 17, 3};
-    lierne_bridge_spec spec = LIERNE_BRIDGE_SPEC_INIT;
-    lierne_grid *grids[2];
-    for (int i = 0; i < 2; i++) {
-        const lierne_grid_spec g = {
-            .size = sizeof g, .ndims = 3, .names = dims, .sizes = sizes[i], .world_size = RANKS};
-        check(lierne_grid_create(&grids[i], &g) == LIERNE_OK, "a grid");
-    }
-    spec.src = grids[0];
-    spec.dst = grids[1];
-    spec.naxes = 3;
-    spec.shape = shape;
-    spec.batch_axis = 0;
-    spec.sequence_axis = 1;
-    spec.dtype = LIERNE_DTYPE_F32;
-    spec.gradient_owner = LIERNE_GRADIENT_OWNER_PARTIAL;
+    static const int64_t shape[3] = {1, 17, 3};
+    lierne_grid *src = grid_of(RANKS, 1, 1, RANKS), *dst = grid_of(1, RANKS, 1, RANKS);
+    const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
-    lierne_grid_destroy(grids[0]);
-    lierne_grid_destroy(grids[1]);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
     return status;
 }
 
