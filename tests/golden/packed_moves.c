@@ -166,7 +166,7 @@ static void work(lierne_context *context, void *shared) {
     }
     run_plan(c, m, *plan, rank);
     /* Updates need match ids, and messages whose length may change. */
-    if (!m->changes || m->world->connected || m->world->transports ||
+    if (!m->changes || m->world->transports ||
         strcmp(lierne_plan_get_memory_kind(*plan), "host") != 0) {
         return;
     }

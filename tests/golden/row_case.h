@@ -75,7 +75,6 @@ int64_t golden_forest_distinct(const golden_forest *forest, int rank, int64_t *n
 typedef struct golden_world {
     lierne_sim *sim;                    /* NULL where ranks are processes */
     struct test_transports *transports; /* this and the next two: NULL unless asked for */
-    struct test_connected *connected;
     struct test_streams *streams;
     int n;
     int first, here;    /* ranks first to first + here - 1 are in this process */

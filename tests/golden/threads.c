@@ -1,6 +1,5 @@
 /* Ranks that are threads: all of them are in this process, so results need no messages to be
  * combined. */
-#include "connected.h"
 #include "rank_threads.h"
 #include "row_case.h"
 #include "streams.h"
@@ -11,8 +10,7 @@ lierne_status golden_ranks_start(golden_world *world) {
     world->here = world->n;
     lierne_status status = lierne_sim_create(&world->sim, world->n, &spec);
     if (status == LIERNE_OK) {
-        world->transports = test_transports_attach_asked(world->sim, world->n);
-        world->connected = test_connected_attach_asked(world->sim, world->n);
+        world->transports = test_transports_connect_asked(world->sim, world->n);
         world->streams = test_streams_attach_asked(world->sim, world->n);
     }
     return status;
@@ -22,7 +20,6 @@ lierne_status golden_ranks_end(golden_world *world) {
     lierne_status status = lierne_sim_destroy(world->sim);
     test_streams_destroy(world->streams);
     bool empty = test_transports_destroy(world->transports);
-    empty &= test_connected_destroy(world->connected);
     return empty ? status : LIERNE_ERR_TRANSPORT;
 }
 

@@ -1,7 +1,10 @@
-/* Everything is called with the lock of the simulated world held. A message is put into a list of
- * the receiver's; the receiver finds it there some polls later. What an exposed message shows is
- * read only when the receiver copies it, so a sender that writes too early is seen. */
+/* All but describe and connect is called with the lock of the simulated world held. A message is
+ * put into a list of the receiver's; the receiver finds it there some polls later. What an exposed
+ * message shows is read only when the receiver copies it, so a sender that writes too early is
+ * seen. A connected receiver takes messages of the slots that the plan connected it with, and has
+ * the sender's blocks from there: a message brings addresses alone. */
 #include "transports.h"
+#include "connected.h"
 
 #include "backend/sim/sim_world.h"
 #include "runtime/context/context.h"
@@ -12,16 +15,20 @@
 
 #define MOST_RANKS 256 /* of a world that gets them: their memory grows with the square */
 
+enum { SHOW, PACK, MOVE }; /* ways of a message between connected ends */
+
 typedef struct message {
     struct message *next;
-    int from, to, match;
-    unsigned ticket; /* of a transport without match ids: its place among those of the pair */
+    int from, to, match, way;
+    const void *sender; /* its slot */
+    unsigned ticket;    /* of a transport without match ids: its place among those of the pair */
     int polls; /* left, until the receiver finds it; few, for a world in which nothing moves sleeps
                 */
     bool taken, released;
     size_t bytes;
     unsigned char *data;
     lierne_part *parts;
+    lierne_block *blocks; /* of parts that are packed in data */
 } message;
 
 typedef struct test_rank {
@@ -30,12 +37,14 @@ typedef struct test_rank {
     lierne_sim_rank *sim;
     message *mailbox;
     unsigned *sent, *received; /* tickets given to messages to and from each rank */
+    int fail_at;               /* connects until one fails */
 } test_rank;
 
 struct test_transports {
     int n;
     test_pairs pairs;
     unsigned random;
+    size_t count[3]; /* messages between connected ends, by their way */
     test_rank *ranks;
 };
 
@@ -45,12 +54,14 @@ typedef struct slot {
     unsigned ticket;
     size_t bytes;
     void *data;
+    const lierne_part *own;
     message *message;
 } slot;
 
 typedef struct batch {
     test_rank *rank;
     size_t capacity;
+    test_end *ends; /* of each slot; NULL: of a transport that does not connect */
     slot slots[];
 } batch;
 
@@ -75,6 +86,21 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     return LIERNE_OK;
 }
 
+static lierne_status batch_create_connected(void *self, size_t capacity, void **out) {
+    LIERNE_TRY(batch_create(self, capacity, out));
+    ((batch *)*out)->ends = test_transport_memory(capacity, sizeof(test_end));
+    return LIERNE_OK;
+}
+
+static void batch_destroy(void *self) {
+    batch *b = self;
+    for (size_t i = 0; b->ends && i < b->capacity; i++) {
+        free(b->ends[i].shown);
+    }
+    free(b->ends);
+    free(b);
+}
+
 static void unlink_message(test_rank *r, const message *m) {
     for (message **at = &r->mailbox; *at; at = &(*at)->next) {
         if (*at == m) {
@@ -87,6 +113,7 @@ static void unlink_message(test_rank *r, const message *m) {
 static void free_message(message *m) {
     free(m->data);
     free(m->parts);
+    free(m->blocks);
     free(m);
 }
 
@@ -98,8 +125,8 @@ static bool withdraw(void *self) {
             unlink_message(&b->rank->world->ranks[b->slots[i].peer], m);
             free_message(m);
         }
+        b->slots[i].used = false;
     }
-    b->capacity = 0;
     return true;
 }
 
@@ -111,15 +138,20 @@ static void append(test_rank *to, message *m) {
     *at = m;
 }
 
+static unsigned draw(test_transports *t, unsigned n) {
+    t->random = t->random * 1103515245u + 12345u;
+    return (t->random >> 16) % n;
+}
+
 static message *message_of(const batch *b, int match, const lierne_posting *p) {
     test_rank *from = b->rank;
     message *m = test_transport_memory(1, sizeof *m);
-    from->world->random = from->world->random * 1103515245u + 12345u;
     *m = (message){.from = from->rank,
+                   .sender = &b->slots[p->slot],
                    .to = p->peer,
                    .match = match,
                    .ticket = from->sent[p->peer]++,
-                   .polls = (from->world->random >> 16 & 3) == 0,
+                   .polls = draw(from->world, 4) == 0,
                    .bytes = p->bytes};
     append(&from->world->ranks[p->peer], m);
     wake(from);
@@ -133,7 +165,25 @@ static void receive(batch *b, int match, const lierne_posting *p) {
                                .match = match,
                                .ticket = b->rank->received[p->peer]++,
                                .bytes = p->bytes,
-                               .data = p->data};
+                               .data = p->data,
+                               .own = p->parts};
+}
+
+/* A copy of all parts becomes what the message shows. */
+static void pack(message *m, size_t n) {
+    size_t at = 0;
+    m->data = test_transport_memory(m->bytes, 1);
+    m->blocks = test_transport_memory(n, sizeof *m->blocks);
+    for (size_t i = 0; i < n; i++) {
+        const lierne_part from = m->parts[i];
+        m->blocks[i] = lierne_block_range(0, (int64_t)(test_part_bytes(&from) / from.size));
+        m->parts[i] = (lierne_part){.base = m->data + at,
+                                    .size = from.size,
+                                    .blocks = &m->blocks[i],
+                                    .nblocks = 1};
+        test_part_copy(&m->parts[i], &from);
+        at += test_part_bytes(&from);
+    }
 }
 
 static lierne_status expose(void *self, int match, const lierne_posting *postings, size_t n) {
@@ -147,6 +197,10 @@ static lierne_status expose(void *self, int match, const lierne_posting *posting
         message *m = message_of(b, match, p);
         m->parts = test_transport_memory(p->nparts, sizeof *m->parts);
         memcpy(m->parts, p->parts, p->nparts * sizeof *m->parts);
+        if (b->ends) {
+            m->way = (int)draw(b->rank->world, 3);
+            m->way == PACK ? pack(m, p->nparts) : (void)0;
+        }
         b->slots[p->slot] = (slot){.used = true, .peer = p->peer, .message = m};
     }
     return LIERNE_OK;
@@ -193,11 +247,42 @@ static message *find_exposed(const batch *b, const slot *s) {
         return NULL;
     }
     for (message *m = b->rank->mailbox; m; m = m->next) {
-        if (m->parts && !m->taken && m->from == s->peer && m->match == s->match) {
+        if (m->parts && !m->taken && m->from == s->peer && m->match == s->match &&
+            (!b->ends || test_end_knows(&b->ends[s - b->slots], m->sender))) {
             return m->polls-- > 0 ? NULL : m;
         }
     }
     return NULL;
+}
+
+static const lierne_part *exposed(void *self, size_t i) {
+    const batch *b = self;
+    const message *m = b->slots[i].message;
+    return m->way == MOVE ? NULL : b->ends && m->way == SHOW ? b->ends[i].shown : m->parts;
+}
+
+static void release(void *self, size_t i) {
+    slot *s = &((batch *)self)->slots[i];
+    s->message->released = true;
+    s->used = false;
+    wake(((batch *)self)->rank);
+}
+
+/* What a connected end shows has the blocks that the plan connected, or is written into place. */
+static void take(batch *b, size_t i) {
+    const slot *s = &b->slots[i];
+    test_end *e = &b->ends[i];
+    b->rank->world->count[s->message->way]++;
+    for (size_t p = 0; p < e->remote.nparts && s->message->way != PACK; p++) {
+        e->shown[p] = e->remote.parts[p];
+        e->shown[p].base = s->message->parts[p].base;
+        if (s->message->way == MOVE) {
+            test_part_copy(&s->own[p], &e->shown[p]);
+        }
+    }
+    if (s->message->way == MOVE) {
+        release(b, i);
+    }
 }
 
 static lierne_status poll_exposed(void *self, size_t *done, size_t *ndone) {
@@ -216,21 +301,42 @@ static lierne_status poll_exposed(void *self, size_t *done, size_t *ndone) {
                 LIERNE_TRY(check_size(b, s, s->message));
                 s->message->taken = true;
                 done[(*ndone)++] = i;
+                b->ends ? take(b, i) : (void)0;
             }
         }
     }
     return LIERNE_OK;
 }
 
-static const lierne_part *exposed(void *self, size_t i) {
-    return ((batch *)self)->slots[i].message->parts;
+static lierne_status describe(void *self, const lierne_posting *p, lierne_record *record) {
+    const batch *b = self;
+    test_end_describe(&b->ends[p->slot], p, b->rank->rank, &b->slots[p->slot], record);
+    return LIERNE_OK;
 }
 
-static void release(void *self, size_t i) {
-    slot *s = &((batch *)self)->slots[i];
-    s->message->released = true;
-    s->used = false;
-    wake(((batch *)self)->rank);
+static lierne_status connect_slots(void *self, const lierne_remote *remotes, size_t n) {
+    const batch *b = self;
+    if (b->rank->fail_at > 0 && --b->rank->fail_at == 0) {
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "rank %d cannot connect", b->rank->rank);
+    }
+    for (size_t i = 0; i < n; i++) {
+        LIERNE_TRY(test_end_connect(&b->ends[i], &remotes[i], b->rank->rank));
+        free(b->ends[i].shown);
+        b->ends[i].shown = test_transport_memory(remotes[i].nparts, sizeof(lierne_part));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status expose_connected(void *self, int match, const lierne_posting *postings,
+                                      size_t n) {
+    const batch *b = self;
+    for (size_t i = 0; i < n; i++) {
+        if (!b->ends[postings[i].slot].shown) {
+            return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: slot %zu is not connected",
+                               b->rank->rank, postings[i].slot);
+        }
+    }
+    return expose(self, match, postings, n);
 }
 
 static message *find_ticket(const batch *b, const slot *s) {
@@ -272,6 +378,11 @@ static bool exposes_to(void *self, int peer) {
     return serves(r, r->world->pairs.exposed, peer);
 }
 
+static bool connects_to(void *self, int peer) {
+    const test_rank *r = self;
+    return serves(r, r->world->pairs.connected, peer);
+}
+
 static bool orders_to(void *self, int peer) {
     const test_rank *r = self;
     return serves(r, r->world->pairs.ordered, peer);
@@ -284,10 +395,22 @@ static const lierne_transport exposing = {.name = "exposing",
                                           .reaches = exposes_to,
                                           .batch_create = batch_create,
                                           .withdraw = withdraw,
-                                          .batch_destroy = free,
+                                          .batch_destroy = batch_destroy,
                                           .post = expose,
                                           .poll = poll_exposed,
                                           .exposes = &exposes};
+static const lierne_transport_connects connects = {.describe = describe, .connect = connect_slots};
+static const lierne_transport connected = {.name = "connected",
+                                           .close = lierne_transport_close_nothing,
+                                           .print = lierne_transport_print_nothing,
+                                           .reaches = connects_to,
+                                           .batch_create = batch_create_connected,
+                                           .withdraw = withdraw,
+                                           .batch_destroy = batch_destroy,
+                                           .post = expose_connected,
+                                           .poll = poll_exposed,
+                                           .connects = &connects,
+                                           .exposes = &exposes};
 static const lierne_transport ordered = {.name = "ordered",
                                          .close = lierne_transport_close_nothing,
                                          .print = lierne_transport_print_nothing,
@@ -295,7 +418,7 @@ static const lierne_transport ordered = {.name = "ordered",
                                          .reaches = orders_to,
                                          .batch_create = batch_create,
                                          .withdraw = withdraw,
-                                         .batch_destroy = free,
+                                         .batch_destroy = batch_destroy,
                                          .post = copy,
                                          .poll = poll_ordered};
 
@@ -315,8 +438,13 @@ test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs
                                   .sent = test_transport_memory((size_t)n, sizeof(unsigned)),
                                   .received = test_transport_memory((size_t)n, sizeof(unsigned))};
         context->ncarriers = 0;
-        lierne_context_add_transport(context, &exposing, &t->ranks[i], NULL);
-        lierne_context_add_transport(context, &ordered, &t->ranks[i], NULL);
+        const lierne_transport *const all[] = {&exposing, &ordered, &connected};
+        const unsigned masks[] = {pairs.exposed, pairs.ordered, pairs.connected};
+        for (int k = 0; k < 3; k++) {
+            if (masks[k]) {
+                lierne_context_add_transport(context, all[k], &t->ranks[i], NULL);
+            }
+        }
         lierne_context_add_transport(context, base.transport, base.self, NULL);
         i++;
     }
@@ -327,6 +455,21 @@ test_transports *test_transports_attach_asked(lierne_sim *sim, int n) {
     const char *asked = getenv("LIERNE_TEST_TRANSPORTS");
     bool mixed = asked && strcmp(asked, "mixed") == 0 && n <= MOST_RANKS;
     return mixed ? test_transports_attach(sim, n, (test_pairs){.exposed = 1, .ordered = 2}) : NULL;
+}
+
+test_transports *test_transports_connect_asked(lierne_sim *sim, int n) {
+    const char *asked = getenv("LIERNE_TEST_TRANSPORTS");
+    bool asks = asked && strcmp(asked, "connected") == 0;
+    return asks ? test_transports_attach(sim, n, (test_pairs){.connected = 3})
+                : test_transports_attach_asked(sim, n);
+}
+
+void test_transports_count(const test_transports *t, size_t count[3]) {
+    memcpy(count, t->count, sizeof t->count);
+}
+
+void test_transports_fail_connect(test_transports *t, int rank, int k) {
+    t->ranks[rank].fail_at = k;
 }
 
 bool test_transports_destroy(test_transports *t) {

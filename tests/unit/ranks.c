@@ -3,7 +3,6 @@
 #include "unit/expect.h"
 
 #include "base/base.h"
-#include "connected.h"
 #include "oob_ranks.h"
 #include "rank_threads.h"
 #include "streams.h"
@@ -25,13 +24,11 @@ void ranks_run(int world, const lierne_context_spec *spec,
         return;
     }
     assert_ok(lierne_sim_create(&sim, world, spec));
-    test_transports *transports = test_transports_attach_asked(sim, world);
-    test_connected *connected = test_connected_attach_asked(sim, world);
+    test_transports *transports = test_transports_connect_asked(sim, world);
     test_streams *streams = test_streams_attach_asked(sim, world);
     rank_threads(sim, world, work, shared);
     assert_ok(lierne_sim_destroy(sim));
     test_transports_destroy(transports);
-    test_connected_destroy(connected);
     test_streams_destroy(streams);
     cr_assert_eq(lierne_mem_live(), live, "%zu allocations are left", lierne_mem_live() - live);
 }

@@ -1,12 +1,13 @@
 /* Plans that connect both ends of their messages, over a transport that knows the other end only so
- * (tests/support/connected.h): the same bits as over sim for overlapping calls, coalesced plans,
+ * (tests/support/transports.h): the same bits as over sim for overlapping calls, coalesced plans,
  * counts that change and plans that are updated; and no plan anywhere where a rank cannot connect.
  */
 #include "base/base.h"
-#include "connected.h"
+#include "bridge_plan.h"
 #include "mesh.h"
 #include "rank_threads.h"
 #include "runtime/context/context.h"
+#include "transports.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -32,16 +33,11 @@ static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, in
     static const int64_t shape[3] = {8, 6, 4};
     lierne_grid *src = kind == 2 ? grid_of(1, 1, 8, RANKS) : grid_of(8, 1, 1, RANKS);
     lierne_grid *dst = kind == 2 ? grid_of(2, 2, 2, RANKS) : grid_of(1, 4, 2, RANKS);
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = src,
-                                     .dst = dst,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .batch_axis = kind == 1,
-                                     .sequence_axis = kind != 1,
-                                     .max_inflight = INFLIGHT,
-                                     .variable_rows = kind == 2};
+    lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
+    spec.batch_axis = kind == 1;
+    spec.sequence_axis = kind != 1;
+    spec.max_inflight = INFLIGHT;
+    spec.variable_rows = kind == 2;
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
@@ -187,18 +183,19 @@ static outputs *outputs_over(unsigned pairs) {
     outputs *o = malloc(sizeof *o);
     memset(o, 0xa5, sizeof *o);
     assert_ok(lierne_sim_create(&sim, RANKS, &spec));
-    test_connected *t = pairs ? test_connected_attach(sim, RANKS, pairs) : NULL;
+    test_transports *t =
+        pairs ? test_transports_attach(sim, RANKS, (test_pairs){.connected = pairs}) : NULL;
     rank_threads(sim, RANKS, run_program, o);
     for (int r = 0; r < RANKS; r++) {
         cr_assert_str_empty(o->fault[r], "pairs %x, rank %d: %s", pairs, r, o->fault[r]);
     }
     if (t) {
-        test_connected_count(t, ways);
+        test_transports_count(t, ways);
         cr_assert(ways[0] > 100 && ways[1] > 100 && ways[2] > 100,
                   "%zu shown, %zu packed, %zu moved", ways[0], ways[1], ways[2]);
     }
     assert_ok(lierne_sim_destroy(sim));
-    cr_assert(test_connected_destroy(t), "messages are left");
+    cr_assert(test_transports_destroy(t), "messages are left");
     cr_assert_eq(lierne_mem_live(), live);
     return o;
 }
@@ -219,7 +216,7 @@ Test(connect, the_bits_are_those_of_sim) {
 
 /* What a rank that cannot connect does to all of them. */
 typedef struct refusal {
-    test_connected *transport;
+    test_transports *transport;
     int odd; /* the rank that cannot */
     char fault[RANKS][256];
 } refusal;
@@ -247,7 +244,7 @@ static const char *refuse(lierne_context *context, int rank, const refusal *c) {
     float in[ELEMENTS], out[ELEMENTS];
     const int64_t rows[1] = {3};
     if (rank == c->odd) {
-        test_connected_fail(c->transport, rank, 2);
+        test_transports_fail_connect(c->transport, rank, 2);
     }
     if ((wrong = expect_no_memory(plan_bridge(&plan, context, 0), c->odd)) || plan) {
         return wrong ? wrong : "a plan was made";
@@ -257,7 +254,7 @@ static const char *refuse(lierne_context *context, int rank, const refusal *c) {
         return lierne_last_error();
     }
     if (rank == c->odd) {
-        test_connected_fail(c->transport, rank, 1);
+        test_transports_fail_connect(c->transport, rank, 1);
     }
     if ((wrong = expect_no_memory(lierne_coalesced_create(&x, &plan, 1), c->odd)) || x) {
         return wrong ? wrong : "coalesced plans were made";
@@ -269,7 +266,7 @@ static const char *refuse(lierne_context *context, int rank, const refusal *c) {
         return lierne_last_error();
     }
     if (rank == c->odd) {
-        test_connected_fail(c->transport, rank, 1);
+        test_transports_fail_connect(c->transport, rank, 1);
     }
     if ((wrong = expect_no_memory(lierne_plan_update_counts(variable, rows), c->odd))) {
         return wrong;
@@ -295,13 +292,13 @@ Test(connect, a_rank_that_cannot_connect_fails_the_plan_on_all) {
         const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
         refusal c = {.odd = odd};
         assert_ok(lierne_sim_create(&sim, RANKS, &spec));
-        c.transport = test_connected_attach(sim, RANKS, 7);
+        c.transport = test_transports_attach(sim, RANKS, (test_pairs){.connected = 7});
         rank_threads(sim, RANKS, run_refusal, &c);
         for (int r = 0; r < RANKS; r++) {
             cr_expect_str_empty(c.fault[r], "rank %d cannot, rank %d: %s", odd, r, c.fault[r]);
         }
         assert_ok(lierne_sim_destroy(sim));
-        test_connected_destroy(c.transport);
+        test_transports_destroy(c.transport);
         cr_assert_eq(lierne_mem_live(), 0);
     }
 }

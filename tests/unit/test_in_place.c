@@ -2,7 +2,6 @@
  * buffers: the adjoint clears ghosts that it has sent, and adds to rows, in the buffer that it
  * sends from. So it must wait for the readers, whatever its place among the plans. */
 #include "base/base.h"
-#include "connected.h"
 #include "rank_threads.h"
 #include "transports.h"
 #include "unit/expect.h"
@@ -124,16 +123,14 @@ static void run_over(bool exposing, unsigned pairs) {
     shared s;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
     assert_ok(lierne_sim_create(&sim, RANKS, &spec));
-    test_transports *t =
-        exposing ? test_transports_attach(sim, RANKS, (test_pairs){.exposed = pairs}) : NULL;
-    test_connected *c = exposing ? NULL : test_connected_attach(sim, RANKS, pairs);
+    const test_pairs of = {.exposed = exposing ? pairs : 0, .connected = exposing ? 0 : pairs};
+    test_transports *t = test_transports_attach(sim, RANKS, of);
     rank_threads(sim, RANKS, run_rank, &s);
     for (int r = 0; r < RANKS; r++) {
         cr_assert_str_empty(s.fault[r], "pairs %x, rank %d: %s", pairs, r, s.fault[r]);
     }
     assert_ok(lierne_sim_destroy(sim));
     cr_assert(test_transports_destroy(t));
-    cr_assert(test_connected_destroy(c));
     cr_assert_eq(lierne_mem_live(), 0);
 }
 

@@ -115,7 +115,7 @@ static void same_bits_as_sim(test_pairs pairs) {
 Test(transports, calls_that_overlap_have_the_same_bits_over_any_mix) {
     for (unsigned exposed = 0; exposed < 8; exposed++) {
         for (unsigned ordered = 0; ordered < 8; ordered++) {
-            same_bits_as_sim((test_pairs){exposed, ordered & ~exposed});
+            same_bits_as_sim((test_pairs){.exposed = exposed, .ordered = ordered & ~exposed});
         }
     }
 }
@@ -145,7 +145,8 @@ Test(transports, a_peer_that_none_reaches_is_named) {
     lierne_sim *sim;
     lierne_plan *plan;
     assert_ok(lierne_sim_create(&sim, RANKS, NULL));
-    test_transports *t = test_transports_attach(sim, RANKS, (test_pairs){.exposed = 1});
+    test_transports *t =
+        test_transports_attach(sim, RANKS, (test_pairs){.exposed = 1, .ordered = 1});
     for (int r = 0; r < RANKS; r++) {
         lierne_sim_get_context(sim, r)->ncarriers = 2;
     }
