@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROUNDS_LARGE 15
 #define ROUNDS_SMALL 101

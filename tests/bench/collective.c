@@ -11,8 +11,6 @@
 #include "bench/collective.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const method_kind *const gather_kinds[] = {&window_collective, &shm_collective,
                                                   &mpi_collective, &by_mpi, &collective_bound};

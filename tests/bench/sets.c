@@ -18,7 +18,6 @@
 #include "lierne.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 enum {
     HIDDEN = 7168,

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROUNDS       41
 #define LENGTH       47 /* of the lattice */

@@ -5,7 +5,6 @@
 #include "internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct node {
     emulator_work *work;

@@ -6,6 +6,8 @@
  * shows a flag that orders nothing. Ranks wait for each other before memory is freed, because that
  * waits for every stream of the device. Without a device it says so. Last line: N passed, N failed.
  */
+#include "collectives.h"
+#include "layouts.h"
 #include "lierne/cuda.h"
 #include "node_ranks.h"
 
@@ -20,16 +22,10 @@ enum { DEEP = 2, WIDE = 8, AHEAD = 4 * DEEP * WIDE * WIDE / RANKS, AHEAD_CALLS =
 _Static_assert(AHEAD *AHEAD_CALLS <= BYTES, "the buffers are as large");
 
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
-    const lierne_all_to_all_spec all = {.size = sizeof all,
-                                        .count = COUNT,
-                                        .dtype = LIERNE_DTYPE_F64};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
-    const lierne_all_reduce_spec sum = {.size = sizeof sum,
-                                        .count = COUNT,
-                                        .dtype = LIERNE_DTYPE_BF16,
-                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_to_all_spec all = all_to_all_of(COUNT, LIERNE_DTYPE_F64);
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
+    const lierne_all_reduce_spec sum =
+        all_reduce_of(COUNT, LIERNE_DTYPE_BF16, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
     return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 1 ? lierne_plan_create_all_gather(plan, context, &gather)
            : kind == 2 ? lierne_plan_create_all_reduce(plan, context, &sum)
@@ -112,37 +108,12 @@ static void *compare(void *rank) {
 }
 
 /* From shards of axis 1 to shards of axis 2: scattered at both ends. */
-static lierne_layout *shard(const lierne_grid *grid, int axis) {
-    const int64_t lengths[] = {DEEP, WIDE, WIDE};
-    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = 3,
-                                     .shape = lengths,
-                                     .dtype = LIERNE_DTYPE_I32,
-                                     .placements = &placement};
-    lierne_layout *layout = NULL;
-    check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "a layout");
-    return layout;
-}
-
 static lierne_status plan_scattered(lierne_plan **plan, lierne_context *context, int requests) {
-    const char *const names[] = {"dp"};
-    const int64_t sizes[] = {RANKS};
-    const lierne_grid_spec grid_spec = {
-        .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *grid = NULL;
-    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "a grid");
-    lierne_layout *src = shard(grid, 1), *dst = shard(grid, 2);
-    const lierne_redistribute_spec spec = {.size = sizeof spec,
-                                           .src = src,
-                                           .dst = dst,
-                                           .max_inflight = requests};
-    lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
-    lierne_layout_destroy(src);
-    lierne_layout_destroy(dst);
-    lierne_grid_destroy(grid);
-    return status;
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {RANKS}};
+    const int64_t lengths[] = {DEEP, WIDE, WIDE};
+    const lierne_placement from = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+                           to = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 2};
+    return plan_between(plan, context, &dp, LIERNE_DTYPE_I32, 3, lengths, &from, &to, requests);
 }
 
 /* A message in one phase, in two, and packed; all of an input's bytes are one number. */

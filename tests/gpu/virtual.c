@@ -5,7 +5,6 @@
  * and freed after the last one, because either may wait for every stream of the device. Without a
  * device it says so. Last line: N passed, N failed. */
 #include "lierne.h"
-#include "lierne/collective.h"
 #include "lierne/cuda.h"
 #include "lierne/sim.h"
 

@@ -5,13 +5,12 @@
  * process ends; the steps one by one. Last line: N passed, N failed. */
 #include "device_streams.h"
 #include "ipc.h"
+#include "layouts.h"
 #include "lierne.h"
 #include "node_ranks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COUNT = 3001, BYTES = RANKS * COUNT * 8, OWNED = 50, REQUESTS = 3, KINDS = 5 };
@@ -20,10 +19,6 @@ static lierne_context *open_on(const int *nodes, int rank, int world, const char
                                double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout, .nodes = nodes};
     return open_rank(name, rank, world, &spec);
-}
-
-static lierne_context *open_context(int rank, int world, const char *name, double timeout) {
-    return open_on(NULL, rank, world, name, timeout);
 }
 
 /* Long and contiguous, sums in both ways, and rows; with 3 requests where the plan allows it. */
@@ -144,8 +139,8 @@ static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     static char any;
     char dump[4096];
-    lierne_context *host = open_context(rank, RANKS, "host", 20);
-    lierne_context *device = open_context(rank, RANKS, "device", 20);
+    lierne_context *host = open_timed("host", rank, RANKS, 20);
+    lierne_context *device = open_timed("device", rank, RANKS, 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     run_plans(host, device, "ipc", rank, &any);
     run_coalesced(host, device, rank, &any);
@@ -163,8 +158,8 @@ static void *refuses(void *argument) {
     int rank = (int)(intptr_t)argument;
     static char any;
     char dump[4096];
-    lierne_context *host = open_context(rank, RANKS, "host", 20);
-    lierne_context *device = open_context(rank, RANKS, "refused", 20);
+    lierne_context *host = open_timed("host", rank, RANKS, 20);
+    lierne_context *device = open_timed("refused", rank, RANKS, 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
               strstr(dump, "ipc is not used: ") && strstr(dump, "does not map what others share"),
@@ -177,31 +172,12 @@ static void *refuses(void *argument) {
 
 /* Each rank gets what the other one of its node has: no message leaves a node. */
 static lierne_status plan_inside(lierne_plan **plan, lierne_context *context) {
-    const char *const names[] = {"node", "rank"};
-    const int64_t sizes[] = {2, 2}, shape[] = {2 * COUNT, 2};
-    const lierne_grid_spec grid_spec = {
-        .size = sizeof grid_spec, .ndims = 2, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_placement placements[] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+    const mesh dims = {.ndims = 2, .names = {"node", "rank"}, .sizes = {2, 2}};
+    const int64_t shape[] = {2 * COUNT, 2};
+    const lierne_placement from[] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
                                      {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0}};
-    lierne_layout_spec layout = {.size = sizeof layout,
-                                 .naxes = 2,
-                                 .shape = shape,
-                                 .dtype = LIERNE_DTYPE_I32,
-                                 .placements = placements};
-    lierne_redistribute_spec spec = {.size = sizeof spec};
-    lierne_grid *grid = NULL;
-    lierne_layout *src = NULL, *dst = NULL;
-    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "grid");
-    layout.grid = grid;
-    check(lierne_layout_create(&src, &layout) == LIERNE_OK, "layout");
-    placements[1] = (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE};
-    check(lierne_layout_create(&dst, &layout) == LIERNE_OK, "layout");
-    spec.src = src, spec.dst = dst;
-    lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
-    lierne_layout_destroy(src);
-    lierne_layout_destroy(dst);
-    lierne_grid_destroy(grid);
-    return status;
+    const lierne_placement to[] = {from[0], {.kind = LIERNE_PLACEMENT_REPLICATE}};
+    return plan_between(plan, context, &dims, LIERNE_DTYPE_I32, 2, shape, from, to, 0);
 }
 
 /* A call whose messages all are in windows begins while one that the host polls, too, has still to
@@ -266,7 +242,7 @@ static void *on_two_nodes(void *argument) {
 static void *is_left_out(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, RANKS, "left", 20);
+    lierne_context *device = open_timed("left", rank, RANKS, 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
     check_report(plan, "socket");
@@ -287,8 +263,8 @@ static void *reads_late(void *argument) {
     buffers *b = malloc(sizeof *b);
     test_device_stream *stream = test_device_stream_create();
     lierne_plan *rows[2] = {NULL, NULL}, *others = NULL;
-    lierne_context *host = open_context(rank, RANKS, "host", 20);
-    lierne_context *context = open_context(rank, RANKS, "late", 20);
+    lierne_context *host = open_timed("host", rank, RANKS, 20);
+    lierne_context *context = open_timed("late", rank, RANKS, 20);
     memset(b, 0x5a, sizeof *b);
     fill(b->in[0], rank, 1);
     fill(b->in[1], rank, 2);
@@ -325,7 +301,7 @@ static void *stays_away(void *argument) {
     static char any;
     buffers *b = malloc(sizeof *b);
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, RANKS, "away", 1);
+    lierne_context *device = open_timed("away", rank, RANKS, 1);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
     fill(b->in[0], rank, 0);
@@ -356,7 +332,7 @@ static void *says_why(void *argument) {
     lierne_plan *plan = NULL;
     lierne_context *context = NULL;
     if (rank < 2) {
-        context = open_context(rank, 2, "why", 20);
+        context = open_timed("why", rank, 2, 20);
         check(test_ipc_use(context) == LIERNE_OK, "windows");
         check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
         fill(b->in[0], rank, 0);
@@ -387,17 +363,13 @@ static void *is_found_later(void *argument) {
     buffers *b = malloc(sizeof *b);
     test_device_stream *stream = test_device_stream_create();
     lierne_plan *plan = NULL;
-    lierne_context *context = open_context(rank, RANKS, "later", 1);
+    lierne_context *context = open_timed("later", rank, RANKS, 1);
     check(test_ipc_use_streams(context) == LIERNE_OK, "windows");
     check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
     fill(b->in[0], rank, 0);
     if (rank != 3) {
-        lierne_status status = LIERNE_OK;
         check(lierne_plan_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "the call ends");
-        for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
-            usleep(1000);
-            status = lierne_context_get_status(context);
-        }
+        lierne_status status = await_failure(context);
         check(status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED,
               "it is found later");
     }
@@ -415,7 +387,7 @@ static int run_process(int rank) {
     test_device_stream *stream = test_device_stream_create();
     lierne_plan *plan = NULL;
     lierne_status status;
-    lierne_context *context = open_context(rank, 2, "dies", 30);
+    lierne_context *context = open_timed("dies", rank, 2, 30);
     check(test_ipc_use_streams(context) == LIERNE_OK, "windows");
     check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
     fill(b->in[0], rank, 0);
@@ -427,10 +399,7 @@ static int run_process(int rank) {
     double start = lierne_now();
     status = lierne_plan_forward(plan, b->got[1], b->in[0],
                                  stream); /* on a busy machine it knows already */
-    while (status == LIERNE_OK && lierne_now() - start < 25) {
-        usleep(1000);
-        status = lierne_context_get_status(context);
-    }
+    status = status == LIERNE_OK ? await_failure(context) : status;
     check(status == LIERNE_ERR_PEER_FAILED &&
               strstr(lierne_last_error(), "process of rank 1 has ended"),
           "a process that ended");
@@ -440,24 +409,6 @@ static int run_process(int rank) {
     test_device_stream_destroy(stream);
     free(b);
     return failed_checks() > 0;
-}
-
-static void dies(void) {
-    pid_t pids[2];
-    for (int r = 0; r < 2; r++) {
-        fflush(stdout);
-        pids[r] = fork();
-        if (pids[r] == 0) {
-            int bad = run_process(r);
-            fflush(stdout);
-            _exit(bad);
-        }
-    }
-    for (int r = 0; r < 2; r++) {
-        int status = -1;
-        waitpid(pids[r], &status, 0);
-        check(status == 0, "a process that ended");
-    }
 }
 
 /* Steps by themselves. */
@@ -498,7 +449,7 @@ static void steps(void) {
 }
 
 int main(void) {
-    dies();
+    run_processes(2, run_process);
     steps();
     run_ranks(works);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");

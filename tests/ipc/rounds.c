@@ -8,18 +8,15 @@
 #include "node_ranks.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { WORDS = 300, ROUNDS = 2000 };
 
 static lierne_context *open_device(int rank, const char *name, int world, double timeout,
                                    lierne_status (*use)(lierne_context *)) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    lierne_context *context = open_rank(name, rank, world, &spec);
+    lierne_context *context = open_timed(name, rank, world, timeout);
     check(use(context) == LIERNE_OK, "windows of the transport");
     return context;
 }
@@ -130,15 +127,6 @@ static void *is_left_out(void *argument) {
     return NULL;
 }
 
-static lierne_status await_failure(lierne_context *context) {
-    lierne_status status = LIERNE_OK;
-    for (double end = lierne_now() + 25; status == LIERNE_OK && lierne_now() < end;) {
-        usleep(1000);
-        status = lierne_context_get_status(context);
-    }
-    return status;
-}
-
 /* Rank 0 does not come, or gives up. The hosts of the others are told afterwards. */
 static void *fails(void *argument, bool gives_up) {
     static atomic_long wrong;
@@ -198,26 +186,8 @@ static int run_process(int rank) {
     return failed_checks() > 0;
 }
 
-static void ends(void) {
-    pid_t pids[2];
-    for (int r = 0; r < 2; r++) {
-        fflush(stdout);
-        pids[r] = fork();
-        if (pids[r] == 0) {
-            int bad = run_process(r);
-            fflush(stdout);
-            _exit(bad);
-        }
-    }
-    for (int r = 0; r < 2; r++) {
-        int status = -1;
-        waitpid(pids[r], &status, 0);
-        check(status == 0, "a process that ended");
-    }
-}
-
 int main(void) {
-    ends();
+    run_processes(2, run_process);
     run_ranks(runs_ahead);
     run_ranks(at_once);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");

@@ -3,6 +3,9 @@
 #include "lierne/cuda.h"
 #include "backend/cuda/cuda_memory.h"
 #include "capture.h"
+#include "fake.h"
+#include "lierne/nccl.h"
+#include "node_ranks.h"
 #include "runtime/context/context.h"
 #include "tasks.h"
 
@@ -38,8 +41,7 @@ void lierne_cuda_stream_destroy(void *stream) {
 
 static lierne_memory memory;
 static void fill_memory(void) {
-    memory = test_device_memory;
-    memory.name = "cuda";
+    memory = test_untouched_memory("cuda");
 }
 
 lierne_status lierne_context_use_cuda(lierne_context *context) {
@@ -51,4 +53,16 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     context->stream_driver = &driver;
     context->own_stream = &own;
     return LIERNE_OK;
+}
+
+lierne_context *open_device(const char *name, int rank, double timeout) {
+    lierne_context *context = open_timed(name, rank, RANKS, timeout);
+    check(lierne_context_use_cuda(context) == LIERNE_OK, "lierne_context_use_cuda");
+    return context;
+}
+
+lierne_context *open_nccl(const char *name, int rank, double timeout) {
+    lierne_context *context = open_device(name, rank, timeout);
+    check(lierne_context_use_nccl(context, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    return context;
 }

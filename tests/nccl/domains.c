@@ -13,27 +13,13 @@
 #include "lierne.h"
 #include "lierne/nccl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { COUNT = 1000 };
 
 static bool joins; /* communicators are made from ids */
-static lierne_memory memory;
-static char stream, own_stream;
-static const lierne_stream_driver driver = {.name = "cuda", .required = true};
-
-static lierne_context *open_context(int rank, const char *name, double timeout) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    lierne_context *context = open_rank(name, rank, RANKS, &spec);
-    context->memory = &memory;
-    context->stream_driver = &driver;
-    context->own_stream = &own_stream;
-    check(lierne_context_use_nccl(context, NULL) == LIERNE_OK, "lierne_context_use_nccl");
-    return context;
-}
-
+static char stream;
 static fake_nccl_counts count_calls(void) {
     meet_ranks();
     fake_nccl_counts counts = fake_nccl_count();
@@ -105,7 +91,7 @@ static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     const lierne_group_spec *specs[3] = {&three, &pairs, &whole};
     lierne_group *groups[3], *late = NULL;
-    lierne_context *context = open_context(rank, "works", 30);
+    lierne_context *context = open_nccl("works", rank, 30);
     meet_ranks();
     fake_nccl_join_groups(true);
     fake_nccl_counts before = count_calls();
@@ -159,7 +145,7 @@ static void *fails(void *argument) {
     const char *late = joins ? "ncclCommInitRankConfig: NCCL is not ready within"
                              : "ncclCommSplit: NCCL is not ready within";
     lierne_group *group = NULL;
-    lierne_context *context = open_context(rank, "fails", 2);
+    lierne_context *context = open_nccl("fails", rank, 2);
     fake_nccl_counts before = count_calls();
     setenv("NCCL_COMM_SPLIT_SHARE_RESOURCES", "1", 1);
     meet_ranks();
@@ -190,7 +176,7 @@ static void *aborts(void *argument) {
     static float in[RANKS][RANKS], out[RANKS][RANKS];
     lierne_group *group = NULL;
     lierne_plan *plan = NULL;
-    lierne_context *context = open_context(rank, "aborts", 30);
+    lierne_context *context = open_nccl("aborts", rank, 30);
     check(lierne_group_create(&group, context, &whole) == LIERNE_OK, "a group");
     const lierne_all_to_all_spec spec = {.size = sizeof spec,
                                          .count = 1,
@@ -214,7 +200,6 @@ static void *aborts(void *argument) {
 }
 
 int main(void) {
-    memory = test_untouched_memory("cuda");
     for (int old = 0; old < 2; old++) {
         joins = old;
         fake_nccl_set_version(joins ? NCCL_VERSION(2, 17, 1) : NCCL_VERSION(2, 28, 9));

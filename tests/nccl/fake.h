@@ -5,6 +5,11 @@
 
 #include "backend/nccl/nccl_transport.h"
 
+/* Contexts of a job of RANKS ranks (node_ranks.h): of the device that is played under the name of
+ * CUDA's, and of that over NCCL. */
+lierne_context *open_device(const char *name, int rank, double timeout);
+lierne_context *open_nccl(const char *name, int rank, double timeout);
+
 /* Makes every nonblocking communicator stay in progress; makes the next send fail, and the groups
  * that wait for it. */
 void fake_nccl_stall(bool stall);

@@ -5,6 +5,7 @@
  * gets ready; first messages, which are sent while planning; what hangs or fails after a call has
  * ended. The same plans without NCCL, whose
  * messages go through host memory. Last line: N passed, N failed. */
+#include "collectives.h"
 #include "fake.h"
 #include "node_ranks.h"
 #include "runtime/context/context.h"
@@ -15,29 +16,12 @@
 #include "lierne/nccl.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { KINDS = 6, COUNT = 3001, MOST = 4 * COUNT };
 
-static lierne_memory memory;
-static char stream, own_stream;
-
-static const lierne_stream_driver driver = {.name = "cuda", .required = true};
-
-/* name: of the job; device: a context whose memory goes by the name of CUDA's. */
-static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    lierne_context *context = open_rank(name, rank, RANKS, &spec);
-    if (device) {
-        context->memory = &memory;
-        context->stream_driver = &driver;
-        context->own_stream = &own_stream;
-    }
-    return context;
-}
+static char stream;
 
 /* Rank 0 sends row 0 to all and has row 0 of all: an all-gather, as far as it sees. The others want
  * row 1 of each other. */
@@ -56,22 +40,12 @@ static lierne_status make_half_gather(lierne_plan **plan, lierne_context *contex
 }
 
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
-    const lierne_all_to_all_spec all = {.size = sizeof all,
-                                        .count = COUNT,
-                                        .dtype = LIERNE_DTYPE_F32};
-    const lierne_all_reduce_spec sum = {.size = sizeof sum,
-                                        .count = COUNT,
-                                        .dtype = LIERNE_DTYPE_BF16,
-                                        .reduction = LIERNE_REDUCTION_SUM,
-                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
-    const lierne_all_gather_spec even = {.size = sizeof even,
-                                         .count = COUNT,
-                                         .dtype = LIERNE_DTYPE_I8};
-    const lierne_all_reduce_spec even_sum = {.size = sizeof even_sum,
-                                             .count = 2048,
-                                             .dtype = LIERNE_DTYPE_F32,
-                                             .reduction = LIERNE_REDUCTION_SUM,
-                                             .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_to_all_spec all = all_to_all_of(COUNT, LIERNE_DTYPE_F32);
+    const lierne_all_reduce_spec sum =
+        all_reduce_of(COUNT, LIERNE_DTYPE_BF16, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
+    const lierne_all_gather_spec even = all_gather_of(COUNT, LIERNE_DTYPE_I8);
+    const lierne_all_reduce_spec even_sum =
+        all_reduce_of(2048, LIERNE_DTYPE_F32, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
     if (kind == 5) {
         return make_half_gather(plan, context);
     }
@@ -140,7 +114,7 @@ static void run_plans(lierne_context *host, lierne_context *device, const char *
 
 /* Without NCCL: sockets bring the messages, through host memory. */
 static void run_sockets(lierne_context *host, int rank) {
-    lierne_context *device = open_context(rank, "sockets", true, 30);
+    lierne_context *device = open_device("sockets", rank, 30);
     device->stream_driver = &test_device_driver;
     run_plans(host, device, "socket", rank);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
@@ -166,11 +140,11 @@ static void run_alone(lierne_context *host, int rank) {
 
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
-    lierne_context *host = open_context(rank, "host", false, 30);
+    lierne_context *host = open_timed("host", rank, RANKS, 30);
     run_sockets(host, rank);
     for (int given = 0; given < 2; given++) {
         ncclComm_t comm = given ? fake_nccl_comm(1, rank, RANKS) : NULL;
-        lierne_context *device = open_context(rank, given ? "given" : "own", true, 30);
+        lierne_context *device = open_device(given ? "given" : "own", rank, 30);
         check(lierne_context_use_nccl(device, comm) == LIERNE_OK, "lierne_context_use_nccl");
         check(lierne_context_use_nccl(device, comm) == LIERNE_ERR_INVALID, "used twice");
         run_plans(host, device, "nccl", rank);
@@ -178,10 +152,10 @@ static void *works(void *argument) {
         free(comm);
     }
     run_alone(host, rank);
-    lierne_context *none = open_context(rank, "none", false, 30);
+    lierne_context *none = open_timed("none", rank, RANKS, 30);
     check(lierne_context_use_nccl(none, NULL) == LIERNE_ERR_INVALID, "host memory is rejected");
     check(lierne_context_destroy(none) == LIERNE_OK, "destroy");
-    lierne_context *wrong = open_context(rank, "wrong", true, 30);
+    lierne_context *wrong = open_device("wrong", rank, 30);
     ncclComm_t comm = fake_nccl_comm(2, rank == 1 ? 2 : rank, RANKS);
     check(lierne_context_use_nccl(wrong, comm) == LIERNE_ERR_INVALID &&
               strstr(lierne_last_error(), "comm has rank 2 of 4, must have rank 1"),
@@ -201,13 +175,10 @@ static void *works(void *argument) {
 /* NCCL's profilers see of each all-gather which plan and direction it belongs to. */
 static void *tags(void *argument) {
     int rank = (int)(intptr_t)argument;
-    const lierne_all_gather_spec spec = {.size = sizeof spec,
-                                         .count = 100,
-                                         .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec spec = all_gather_of(100, LIERNE_DTYPE_I32);
     static int32_t in[RANKS][100], out[RANKS][RANKS * 100];
     lierne_plan *plans[2] = {NULL, NULL};
-    lierne_context *device = open_context(rank, "tags", true, 30);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("tags", rank, 30);
     for (int i = 0; i < 2; i++) {
         check(lierne_plan_create_all_gather(&plans[i], device, &spec) == LIERNE_OK, "planning");
     }
@@ -259,8 +230,7 @@ static void *first_messages(void *argument) {
     int rank = (int)(intptr_t)argument;
     static const int expected[4] = {4 * RANKS, 0, 2 * RANKS, 0};
     lierne_plan *plans[4] = {NULL};
-    lierne_context *device = open_context(rank, "first", true, 30);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("first", rank, 30);
     for (int i = 0; i < 4; i++) {
         check(count_planning(&plans[i], device, i < 2) == expected[i], "first messages");
     }
@@ -275,8 +245,7 @@ static void *first_messages(void *argument) {
 static void *first_fails(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, "first fails", true, 30);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("first fails", rank, 30);
     if (rank == 0) {
         fake_nccl_fail_send();
     }
@@ -305,7 +274,7 @@ static lierne_status mark_record(void *where, void *event) {
 static _Thread_local bool stands;
 
 static lierne_status mark_query(void *event, bool *passed) {
-    if (*(void **)event != &own_stream) {
+    if (*(void **)event == &stream) {
         check(false, "first messages are on the stream of lierne's own");
     }
     *passed = !stands;
@@ -324,7 +293,7 @@ static const lierne_stream_driver standing = {.name = "cuda",
 static void *first_hangs(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, "first hangs", true, rank == 1 ? 1 : 30);
+    lierne_context *device = open_device("first hangs", rank, rank == 1 ? 1 : 30);
     device->stream_driver = &standing;
     stands = rank <= 1;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
@@ -356,7 +325,7 @@ static void *first_remote(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
     lierne_stream_driver failing = standing;
-    lierne_context *device = open_context(rank, "first remote", true, 30);
+    lierne_context *device = open_device("first remote", rank, 30);
     failing.event_query = query_failing;
     device->stream_driver = &failing;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
@@ -374,7 +343,7 @@ static void *first_remote(void *argument) {
 /* NCCL never gets ready: an error in time, on every rank, and the communicators are aborted. */
 static void *stalls(void *argument) {
     int rank = (int)(intptr_t)argument;
-    lierne_context *device = open_context(rank, "stalls", true, 2);
+    lierne_context *device = open_device("stalls", rank, 2);
     double start = lierne_now();
     check(lierne_context_use_nccl(device, NULL) == LIERNE_ERR_TIMEOUT, "a stalled NCCL is TIMEOUT");
     check(lierne_now() - start < 10, "in time");
@@ -419,19 +388,14 @@ static const lierne_stream_driver hanging = {.name = "cuda",
 static void found_later(int rank, const char *name, lierne_status expected, const char *says) {
     float *in = calloc(MOST, sizeof *in), *out = calloc(MOST, sizeof *out);
     lierne_plan *plan = NULL;
-    lierne_context *device =
-        open_context(rank, name, true, expected == LIERNE_ERR_TIMEOUT ? 1 : 30);
+    lierne_context *device = open_device(name, rank, expected == LIERNE_ERR_TIMEOUT ? 1 : 30);
     device->stream_driver = &hanging;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
     check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "the call ends");
     meet_ranks();
     fake_nccl_set_error(expected == LIERNE_ERR_TIMEOUT ? ncclSuccess : ncclRemoteError);
-    lierne_status status = LIERNE_OK;
-    for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
-        usleep(1000);
-        status = lierne_context_get_status(device);
-    }
+    lierne_status status = await_failure(device);
     check(status == expected && strstr(lierne_last_error(), says), says);
     check(lierne_plan_forward(plan, out, in, &stream) == expected, "the context is dead");
     meet_ranks();
@@ -457,8 +421,7 @@ static void *fails(void *argument) {
     int rank = (int)(intptr_t)argument;
     static float in[MOST], out[RANKS][MOST];
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, "fails", true, 30);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("fails", rank, 30);
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
     meet_ranks();
     if (rank == 0) {
@@ -475,7 +438,6 @@ static void *fails(void *argument) {
 }
 
 int main(void) {
-    memory = test_untouched_memory("cuda");
     run_ranks(works);
     fake_nccl_counts counts = fake_nccl_count();
     check(counts.created == 2 * RANKS && counts.destroyed == RANKS && counts.aborted == RANKS,

@@ -3,7 +3,9 @@
  * The first call of each plan is captured: its ranks have connected before. What cannot be
  * captured; a replay that hangs. Last line: N passed, N failed. */
 #include "capture.h"
+#include "collectives.h"
 #include "fake.h"
+#include "lierne/cuda.h"
 #include "node_ranks.h"
 #include "replay_case.h"
 #include "runtime/context/context.h"
@@ -14,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static lierne_memory memory;
 static char stream, other;
 
 static lierne_context *open_context(int rank, const char *name, bool device, double timeout,
@@ -22,7 +23,7 @@ static lierne_context *open_context(int rank, const char *name, bool device, dou
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout, .check = checks};
     lierne_context *context = open_rank(name, rank, RANKS, &spec);
     if (device) {
-        context->memory = &memory;
+        check(lierne_context_use_cuda(context) == LIERNE_OK, "lierne_context_use_cuda");
         context->stream_driver = &test_capture_driver;
         context->own_stream = &test_capture_own_stream;
     }
@@ -65,9 +66,7 @@ static void *rejections(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
     unsigned char in[REPLAY_BYTES] = {0}, out[REPLAY_BYTES];
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = REPLAY_COUNT,
-                                           .dtype = LIERNE_DTYPE_I8};
+    const lierne_all_gather_spec gather = all_gather_of(REPLAY_COUNT, LIERNE_DTYPE_I8);
     lierne_context *device = open_context(rank, "rejections", true, 30, false);
     check(replay_plan(&plan, device, 0, 1) == LIERNE_OK, "planning over sockets");
     check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "over sockets");
@@ -125,11 +124,7 @@ static void *hangs(void *argument) {
     meet_ranks();
     test_capture_hang(true);
     check(test_graph_launch(graph) == LIERNE_OK, "a replay that hangs");
-    lierne_status status = LIERNE_OK;
-    for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
-        usleep(1000);
-        status = lierne_context_get_status(device);
-    }
+    lierne_status status = await_failure(device);
     check(status == LIERNE_ERR_TIMEOUT &&
               strstr(lierne_last_error(), "a replay of a captured call"),
           "a replay that hangs is TIMEOUT");
@@ -142,7 +137,6 @@ static void *hangs(void *argument) {
 }
 
 int main(void) {
-    memory = test_untouched_memory("cuda");
     run_ranks(replays);
     run_ranks(rejections);
     run_ranks(mismatches);

@@ -3,6 +3,7 @@
  * complete, and does not where both are in one queue; what depends on an operation of another queue
  * waits for it; queues whose messages have one order are rejected, and those whose plans are in a
  * group of lierne_group_create are not. Last line: N passed, N failed. */
+#include "collectives.h"
 #include "device_streams.h"
 #include "fake.h"
 #include "node_ranks.h"
@@ -13,7 +14,6 @@
 #include "lierne/nccl.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,9 +36,7 @@ typedef struct rank_state {
 static const int all_ranks[RANKS] = {0, 1, 2, 3};
 
 static lierne_status make_plan(rank_state *s, int i, lierne_group *group) {
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_F32);
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                              .count = COUNT,
                                              .dtype = LIERNE_DTYPE_F32,

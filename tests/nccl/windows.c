@@ -5,7 +5,9 @@
  * other places; a communicator that is aborted. Nothing is registered in a call, and nothing is
  * left. Last line: N passed, N failed. */
 #include "capture.h"
+#include "collectives.h"
 #include "fake.h"
+#include "layouts.h"
 #include "node_ranks.h"
 #include "runtime/context/context.h"
 #include "tasks.h"
@@ -13,45 +15,23 @@
 #include "lierne.h"
 #include "lierne/nccl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { COUNT = 1001, LARGE = 1000000, KINDS = 3 };
 
-static lierne_memory memory;
 static char stream;
 
-static const lierne_stream_driver driver = {.name = "cuda", .required = true};
-
-static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    lierne_context *context = open_rank(name, rank, RANKS, &spec);
-    if (device) {
-        context->memory = &memory;
-        context->stream_driver = &driver;
-        context->own_stream = &stream;
-    }
-    return context;
-}
-
 static lierne_status make_sum(lierne_plan **plan, lierne_context *context, int64_t count) {
-    const lierne_all_reduce_spec sum = {.size = sizeof sum,
-                                        .count = count,
-                                        .dtype = LIERNE_DTYPE_I32,
-                                        .reduction = LIERNE_REDUCTION_SUM,
-                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_reduce_spec sum =
+        all_reduce_of(count, LIERNE_DTYPE_I32, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
     return lierne_plan_create_all_reduce(plan, context, &sum);
 }
 
 /* An all-gather into scratch, and an all-to-all from there. */
 static lierne_status make_composed(lierne_plan **plan, lierne_context *context) {
-    const lierne_all_gather_spec first = {.size = sizeof first,
-                                          .count = COUNT,
-                                          .dtype = LIERNE_DTYPE_I32};
-    const lierne_all_to_all_spec second = {.size = sizeof second,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec first = all_gather_of(COUNT, LIERNE_DTYPE_I32);
+    const lierne_all_to_all_spec second = all_to_all_of(COUNT, LIERNE_DTYPE_I32);
     lierne_plan *a = NULL, *b = NULL;
     lierne_status status = lierne_plan_create_all_gather(&a, context, &first);
     status = status == LIERNE_OK ? lierne_plan_create_all_to_all(&b, context, &second) : status;
@@ -125,7 +105,7 @@ static void run_version(lierne_context *host, int rank, int version, bool given)
     ncclComm_t comm = given ? fake_nccl_comm(version, rank, RANKS) : NULL;
     fake_nccl_set_version(version);
     fake_window_counts before = begin_count();
-    lierne_context *device = open_context(rank, "version", true, 30);
+    lierne_context *device = open_device("version", rank, 30);
     check(lierne_context_use_nccl(device, comm) == LIERNE_OK, "lierne_context_use_nccl");
     run_plans(host, device, rank);
     fake_window_counts now = begin_count();
@@ -158,34 +138,14 @@ static void run_many(lierne_context *device) {
     lierne_plan_destroy(kept);
 }
 
-static lierne_layout *make_layout(const lierne_grid *grid, int axis) {
-    const int64_t shape[2] = {8, 64};
-    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = 2,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_I32,
-                                     .placements = &placement};
-    lierne_layout *layout = NULL;
-    check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "layout");
-    return layout;
-}
-
 static lierne_plan *make_shards(lierne_context *context) {
-    const char *names[] = {"tp"};
-    const int64_t sizes[] = {RANKS};
-    const lierne_grid_spec grid_spec = {
-        .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *grid = NULL;
+    const mesh tp = {.ndims = 1, .names = {"tp"}, .sizes = {RANKS}};
+    const int64_t shape[2] = {8, 64};
+    const lierne_placement from = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0},
+                           to = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1};
     lierne_plan *plan = NULL;
-    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "grid");
-    lierne_layout *src = make_layout(grid, 0), *dst = make_layout(grid, 1);
-    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
-    check(lierne_plan_create_redistribute(&plan, context, &spec) == LIERNE_OK, "planning");
-    lierne_layout_destroy(src);
-    lierne_layout_destroy(dst);
-    lierne_grid_destroy(grid);
+    check(plan_between(&plan, context, &tp, LIERNE_DTYPE_I32, 2, shape, &from, &to, 0) == LIERNE_OK,
+          "planning");
     return plan;
 }
 
@@ -229,13 +189,12 @@ static void run_places(lierne_context *host, lierne_context *device, int rank) {
 
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
-    lierne_context *host = open_context(rank, "host", false, 30);
+    lierne_context *host = open_timed("host", rank, RANKS, 30);
     run_version(host, rank, NCCL_VERSION(2, 27, 5), false);
     run_version(host, rank, NCCL_VERSION(2, 29, 2), false);
     run_version(host, rank, NCCL_VERSION(2, 28, 9), true);
     run_version(host, rank, NCCL_VERSION(2, 28, 9), false);
-    lierne_context *device = open_context(rank, "device", true, 30);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("device", rank, 30);
     run_many(device);
     run_updates(host, device, rank);
     run_places(host, device, rank);
@@ -250,8 +209,7 @@ static void run_fault(lierne_context *host, int rank, fake_window_fault fault, i
     int created = fake_nccl_count().created;
     fake_window_counts before = begin_count();
     fake_nccl_fail_window(rank == 2 ? fault : FAKE_NO_FAULT, after);
-    lierne_context *device = open_context(rank, "fault", true, fault == FAKE_NO_WINDOW ? 2 : 30);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("fault", rank, fault == FAKE_NO_WINDOW ? 2 : 30);
     run_plans(host, device, rank);
     fake_window_counts now = begin_count();
     check((now.messages > before.messages) == (after > 0), "the first window is used, if any");
@@ -267,8 +225,7 @@ static void run_fault(lierne_context *host, int rank, fake_window_fault fault, i
 static void run_lost(int rank) {
     lierne_plan *small = NULL, *plan = NULL;
     fake_nccl_fail_window(rank == 2 ? FAKE_NO_WINDOW : FAKE_NO_FAULT, 1);
-    lierne_context *device = open_context(rank, "lost", true, 2);
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    lierne_context *device = open_nccl("lost", rank, 2);
     check(make_plan(&small, device, 0) == LIERNE_OK, "planning");
     lierne_status status = make_sum(&plan, device, LARGE);
     check((status == LIERNE_ERR_TRANSPORT || status == LIERNE_ERR_TIMEOUT) && !plan &&
@@ -283,7 +240,7 @@ static void run_lost(int rank) {
 
 static void *faults(void *argument) {
     int rank = (int)(intptr_t)argument;
-    lierne_context *host = open_context(rank, "host", false, 30);
+    lierne_context *host = open_timed("host", rank, RANKS, 30);
     for (int after = 0; after < 2; after++) {
         run_fault(host, rank, FAKE_NO_MEMORY, after);
         run_fault(host, rank, FAKE_NULL_WINDOW, after);
@@ -298,11 +255,9 @@ static void *faults(void *argument) {
 static void *aborts(void *argument) {
     int rank = (int)(intptr_t)argument;
     static int in[RANKS][COUNT], out[RANKS][COUNT];
-    const lierne_all_to_all_spec all = {.size = sizeof all,
-                                        .count = COUNT / RANKS,
-                                        .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_to_all_spec all = all_to_all_of(COUNT / RANKS, LIERNE_DTYPE_I32);
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, "aborts", true, 30);
+    lierne_context *device = open_device("aborts", rank, 30);
     fake_window_counts before = begin_count();
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(lierne_plan_create_all_to_all(&plan, device, &all) == LIERNE_OK, "planning");
@@ -321,7 +276,6 @@ static void *aborts(void *argument) {
 }
 
 int main(void) {
-    memory = test_untouched_memory("cuda");
     run_ranks(works);
     run_ranks(faults);
     check(lierne_mem_live() == 0, "nothing leaks");

@@ -11,7 +11,6 @@
 #include <nccl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { MOST_DEVICES = 16, COUNT = 4 << 20 }; /* floats that each rank gives each other one */
 

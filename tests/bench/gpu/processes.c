@@ -11,7 +11,6 @@
 #include "lierne/node.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct calls {

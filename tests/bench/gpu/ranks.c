@@ -11,8 +11,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { RANKS = GPU_RANKS, ROUNDS = 7 };
 

@@ -16,7 +16,6 @@
 #include <dlfcn.h>
 #include <nccl.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { ROWS = 8192, COLUMNS = 4096 }; /* floats: 128 MiB */
 

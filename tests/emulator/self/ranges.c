@@ -5,7 +5,6 @@
 #include "node_ranks.h"
 
 #include <cuda_runtime_api.h>
-#include <stdint.h>
 #include <string.h>
 
 static bool says_without(void) {

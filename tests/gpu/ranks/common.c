@@ -1,5 +1,6 @@
 /* Plans are small, so that thousands of calls take seconds. */
 #include "common.h"
+#include "collectives.h"
 
 #include "lierne/cuda.h"
 #include "lierne/nccl.h"
@@ -84,13 +85,9 @@ static lierne_plan *plan_rows(lierne_context *context) {
 }
 
 lierne_plan *ranks_plan(lierne_context *context, int kind) {
-    const lierne_all_reduce_spec sum = {.size = sizeof sum,
-                                        .count = RANKS_COUNT,
-                                        .dtype = LIERNE_DTYPE_BF16,
-                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
-    const lierne_all_to_all_spec all = {.size = sizeof all,
-                                        .count = RANKS_COUNT,
-                                        .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_reduce_spec sum =
+        all_reduce_of(RANKS_COUNT, LIERNE_DTYPE_BF16, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
+    const lierne_all_to_all_spec all = all_to_all_of(RANKS_COUNT, LIERNE_DTYPE_F32);
     lierne_plan *plan = NULL;
     if (kind == 2) {
         return plan_rows(context);

@@ -5,12 +5,11 @@
  * without isolation the losses have the same bits, and with isolation the all-to-alls begin before
  * the all-gather ends that rank 1 withholds until then. With the argument "shut", the gate without
  * isolation. */
+#include "collectives.h"
 #include "common.h"
 
 #include "lierne/schedule.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,15 +26,9 @@ typedef struct step {
 } step;
 
 static void open_plans(step *s, lierne_context *device) {
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_F32};
-    const lierne_all_to_all_spec tokens = {.size = sizeof tokens,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_F32};
-    const lierne_reduce_scatter_spec scatter = {.size = sizeof scatter,
-                                                .count = COUNT,
-                                                .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_F32);
+    const lierne_all_to_all_spec tokens = all_to_all_of(COUNT, LIERNE_DTYPE_F32);
+    const lierne_reduce_scatter_spec scatter = reduce_scatter_of(COUNT, LIERNE_DTYPE_F32);
     must(lierne_plan_create_all_gather(&s->plans[GATHER], device, &gather) == LIERNE_OK &&
              lierne_plan_create_all_to_all(&s->plans[TO_EXPERTS], device, &tokens) == LIERNE_OK &&
              lierne_plan_create_all_to_all(&s->plans[BACK], device, &tokens) == LIERNE_OK &&
