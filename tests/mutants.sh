@@ -159,7 +159,7 @@ catch() {
 }
 
 # Every test that is worth its time here, the quick ones first.
-every_test=("unit" "golden" "mpi known_answer 4" "mpi transport 2" "mpi calls 2" "mpi failure 2"
+every_test=("unit" "golden" "mpi known_answer 4" "mpi transport 2" "mpi arguments 2" "mpi failure 2"
     "mpi timeout 2" "mpi sparse_exchange 3" "mpi sparse 3" "mpi soak 2" "mpi general 4" "mpi late_rank 2"
     "mpi train 4")
 

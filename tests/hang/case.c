@@ -1,12 +1,12 @@
 /* Plans of all ranks with all others, so that no call completes without the culprit; two of them
  * have other sizes per rank, and none is a no-op. */
 #include "hang/case.h"
+#include "collectives.h"
 
 #include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,16 +59,10 @@ static double now(void) {
 }
 
 static lierne_status make_plans(lierne_plan **plans, lierne_context *context) {
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
-    const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
-                                             .count = COUNT,
-                                             .dtype = LIERNE_DTYPE_I32};
-    const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
-                                           .count = COUNT * HANG_MOST_RANKS,
-                                           .dtype = LIERNE_DTYPE_I32,
-                                           .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
+    const lierne_all_to_all_spec exchange = all_to_all_of(COUNT, LIERNE_DTYPE_I32);
+    const lierne_all_reduce_spec reduce = all_reduce_of(COUNT * HANG_MOST_RANKS, LIERNE_DTYPE_I32,
+                                                        LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
     lierne_status status = lierne_plan_create_all_gather(&plans[0], context, &gather);
     status = status ? status : lierne_plan_create_all_to_all(&plans[1], context, &exchange);
     return status ? status : lierne_plan_create_all_reduce(&plans[2], context, &reduce);

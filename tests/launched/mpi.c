@@ -8,8 +8,6 @@
 #include "lierne/node.h"
 #include "staging.h"
 
-#include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

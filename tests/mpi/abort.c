@@ -26,10 +26,9 @@ static lierne_status plan_all(lierne_plan **plan, lierne_context *context) {
 }
 
 static setup open_setup(void) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    setup s = {.in = test_buffer(ROW * sizeof(float)),
+    setup s = {.context = test_context(PATIENT),
+               .in = test_buffer(ROW * sizeof(float)),
                .out = test_buffer((size_t)(ROW * test_world) * sizeof(float))};
-    CHECK_OK(lierne_context_create_mpi(&s.context, MPI_COMM_WORLD, &spec));
     CHECK_OK(plan_all(&s.plan, s.context));
     for (int i = 0; i < ROW; i++) {
         s.in[i] = (float)(ROW * test_rank + i + 1);
@@ -189,14 +188,7 @@ static void destroys_all(void) {
     mesh one = mesh_of("tcd", 1, 1, test_world);
     lierne_grid *grid = mesh_grid(&one, test_world);
     const int64_t shape[3] = {test_world, 4, 2};
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = grid,
-                                     .dst = grid,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .sequence_axis = 1,
-                                     .variable_rows = 1};
+    lierne_bridge_spec spec = bridge_spec_of(grid, grid, shape);
     const int first = 0;
     const lierne_group_spec group_spec = {
         .size = sizeof group_spec, .purpose = "x", .ngroups = 1, .group_size = 1, .ranks = &first};
@@ -204,6 +196,7 @@ static void destroys_all(void) {
     lierne_coalesced *both = NULL;
     lierne_group *group = NULL;
     lierne_request *request = NULL;
+    spec.variable_rows = 1;
     CHECK(lierne_plan_create_bridge(&variable, s.context, &spec) == LIERNE_OK, "variable");
     CHECK(lierne_plan_create_transposed(&transposed, s.plan) == LIERNE_OK, "transposed");
     CHECK(lierne_coalesced_create(&both, (lierne_plan *[]){s.plan, transposed}, 2) == LIERNE_OK,

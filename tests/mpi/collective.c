@@ -1,11 +1,11 @@
 /* Collectives on real ranks: every kind against its definition, both directions, begun and
  * blocking; long buffers by both algorithms; the order of short sums; a barrier; and faults of one
  * rank, which are the error of every rank. */
+#include "collectives.h"
 #include "mpi/common.h"
 #include "unit/collective_case.h"
 #include "unit/collective_faults.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,10 +71,7 @@ enum { LONG = 786433 };
 
 static bool reduce_long(lierne_context *context, lierne_collective_algorithm algorithm, float *out,
                         const float *in) {
-    const lierne_all_reduce_spec spec = {.size = sizeof spec,
-                                         .count = LONG,
-                                         .dtype = LIERNE_DTYPE_F32,
-                                         .algorithm = algorithm};
+    const lierne_all_reduce_spec spec = all_reduce_of(LONG, LIERNE_DTYPE_F32, algorithm);
     lierne_plan *plan = NULL;
     lierne_status status = lierne_plan_create_all_reduce(&plan, context, &spec);
     status = status ? status : lierne_plan_forward(plan, out, in, NULL);
@@ -111,9 +108,8 @@ static void run_long(lierne_context *context) {
 /* Blocking calls whose messages are short enough to be added where they are exposed. */
 static void run_short(lierne_context *context) {
     enum { N = 64 };
-    const lierne_all_reduce_spec spec = {.size = sizeof spec,
-                                         .count = N,
-                                         .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_reduce_spec spec =
+        all_reduce_of(N, LIERNE_DTYPE_F32, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
     float in[N], out[N];
     lierne_plan *plan;
     int64_t wrong = 0;

@@ -2,6 +2,7 @@
  * streams launch what was recorded; then the same over windows of that device (ipc.h). What travels
  * goes through host memory and is counted; results have the bits of host memory, forward and
  * adjoint, with requests in flight at once. */
+#include "collectives.h"
 #include "ipc.h"
 #include "lierne.h"
 #include "mpi/common.h"
@@ -16,10 +17,8 @@ enum { COUNT = 1500, OWNED = 40 };
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     static int32_t rank[COUNT];
     static int64_t row[COUNT];
-    const lierne_all_reduce_spec sum = {.size = sizeof sum,
-                                        .count = COUNT,
-                                        .dtype = LIERNE_DTYPE_BF16,
-                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_reduce_spec sum =
+        all_reduce_of(COUNT, LIERNE_DTYPE_BF16, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = 20000,
                                         .dtype = LIERNE_DTYPE_F64,
@@ -108,11 +107,8 @@ static void run_all(lierne_context *host, lierne_context *device, bool window) {
 
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
-    lierne_context *host = NULL, *device = NULL, *window = NULL;
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK_OK(lierne_context_create_mpi(&host, MPI_COMM_WORLD, &spec));
-    CHECK_OK(lierne_context_create_mpi(&device, MPI_COMM_WORLD, &spec));
-    CHECK_OK(lierne_context_create_mpi(&window, MPI_COMM_WORLD, &spec));
+    lierne_context *host = test_context(PATIENT), *device = test_context(PATIENT);
+    lierne_context *window = test_context(PATIENT);
     lierne_stream_driver driver = test_device_driver;
     driver.required = true;
     device->memory = &test_device_memory;

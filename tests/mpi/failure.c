@@ -3,7 +3,6 @@
 #include "mpi/common.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A bridge that every rank can plan: dp ranks of one rank each to dp ranks of cp ranks each. */
@@ -27,13 +26,7 @@ static void open_setup(setup *s, const char *src_order, int cp) {
     for (int i = 0; i < test_world && i < 64; i++) {
         s->counts[i] = 2;
     }
-    s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
-                                   .src = s->src,
-                                   .dst = s->dst,
-                                   .naxes = 3,
-                                   .shape = s->shape,
-                                   .dtype = LIERNE_DTYPE_F32,
-                                   .sequence_axis = 1};
+    s->spec = bridge_spec_of(s->src, s->dst, s->shape);
 }
 
 static void close_setup(setup *s) {

@@ -6,7 +6,6 @@
 #include "mpi/common.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static lierne_context *context; /* one for all cases */
 

@@ -23,13 +23,7 @@ static void open_setup(setup *s, int check) {
     CHECK_OK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &context));
     s->src = mesh_grid(&src, test_world);
     s->dst = mesh_grid(&dst, test_world);
-    s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
-                                   .src = s->src,
-                                   .dst = s->dst,
-                                   .naxes = 3,
-                                   .shape = shape,
-                                   .dtype = LIERNE_DTYPE_F32,
-                                   .sequence_axis = 1};
+    s->spec = bridge_spec_of(s->src, s->dst, shape);
     for (int p = 0; p < PLANS; p++) {
         CHECK_OK(lierne_plan_create_bridge(&s->plans[p], s->context, &s->spec));
     }

@@ -2,6 +2,7 @@
  * call on the others, and half of both have a third one over two grids. Ranks of the world of grids
  * and messages are not those of MPI: the i-th even one is rank EVEN + i, the i-th odd one ODD + i.
  */
+#include "layouts.h"
 #include "mpi/common.h"
 #include "unit/redistribute_case.h"
 
@@ -50,22 +51,6 @@ static lierne_context_spec spec_of(const int *ranks, int n) {
 
 /* --- redistributions, against their model --- */
 
-static void run_direction(const redistribute_case *c, lierne_plan *plan, lierne_direction d,
-                          int index, int seed) {
-    int64_t n_in, n_out;
-    lierne_plan_get_elements(&n_in, &n_out, plan, d);
-    size_t size = lierne_dtype_size(c->dtype);
-    char *in = malloc((size_t)n_in * size + 1), *out = malloc((size_t)n_out * size + 1);
-    redistribute_fill(c, index, d, in);
-    memset(out, 0xa5, (size_t)n_out * size);
-    lierne_status status = (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in, NULL);
-    CHECK(status == LIERNE_OK, "seed %d: %s", seed, lierne_last_error());
-    const char *wrong = status == LIERNE_OK ? redistribute_check(c, index, d, out) : NULL;
-    CHECK(!wrong, "seed %d: %s\n%s", seed, wrong, redistribute_text(c));
-    free(in);
-    free(out);
-}
-
 static void run_redistribution(lierne_context *context, int seed) {
     static redistribute_case c, moved;
     lierne_plan *plan;
@@ -79,8 +64,10 @@ static void run_redistribution(lierne_context *context, int seed) {
     CHECK(status == LIERNE_OK, "seed %d: %s", seed, lierne_last_error());
     if (status == LIERNE_OK) {
         int index = lierne_context_find_member(context, lierne_context_get_rank(context));
-        run_direction(&c, plan, LIERNE_DIRECTION_FORWARD, index, seed);
-        run_direction(&c, plan, LIERNE_DIRECTION_ADJOINT, index, seed);
+        for (int d = 0; d < 2; d++) {
+            const char *wrong = redistribute_run(&c, plan, index, (lierne_direction)d, NULL);
+            CHECK(!wrong, "seed %d: %s\n%s", seed, wrong, redistribute_text(&c));
+        }
         lierne_plan_destroy(plan);
     }
 }
@@ -169,31 +156,18 @@ static void halves(void) {
 
 /* --- two grids of the larger world --- */
 
-static lierne_layout *layout_on(const lierne_grid *grid, lierne_placement_kind kind) {
+static lierne_layout *rows_on(const lierne_grid *grid, lierne_placement_kind kind) {
     static const int64_t shape[2] = {24, 3};
     const lierne_placement placement = {.kind = kind};
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = 2,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_I64,
-                                     .placements = &placement};
-    lierne_layout *layout;
-    CHECK_OK(lierne_layout_create(&layout, &spec));
+    lierne_layout *layout = layout_on(grid, LIERNE_DTYPE_I64, 2, shape, &placement);
+    CHECK(layout != NULL, "%s", lierne_last_error());
     return layout;
 }
 
 static lierne_grid *grid_at(int offset, int n) {
-    static const char *const name = "dp";
-    const int64_t size = n;
-    const lierne_grid_spec spec = {.size = sizeof spec,
-                                   .ndims = 1,
-                                   .names = &name,
-                                   .sizes = &size,
-                                   .rank_offset = offset,
-                                   .world_size = WORLD};
-    lierne_grid *grid;
-    CHECK_OK(lierne_grid_create(&grid, &spec));
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {n}, .offset = offset};
+    lierne_grid *grid = mesh_grid(&dp, WORLD);
+    CHECK(grid != NULL, "%s", lierne_last_error());
     return grid;
 }
 
@@ -202,8 +176,8 @@ static void move(lierne_context *context, const lierne_grid *src, const lierne_g
     int rank = lierne_context_get_rank(context), n = lierne_grid_get_size(src);
     int64_t in[72], out[72];
     lierne_plan *plan;
-    lierne_layout *from = layout_on(src, LIERNE_PLACEMENT_SHARD),
-                  *to = layout_on(dst, LIERNE_PLACEMENT_REPLICATE);
+    lierne_layout *from = rows_on(src, LIERNE_PLACEMENT_SHARD),
+                  *to = rows_on(dst, LIERNE_PLACEMENT_REPLICATE);
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = from, .dst = to};
     for (int i = 0; i < 72; i++) {
         in[i] = (rank - EVEN) * (72 / n) + i;

@@ -6,6 +6,7 @@
  * dump to FOLDER/end.R. Then it waits to be killed: MPI_Finalize would wait for the dead, and
  * mpirun kills the others, which may still have to write, when one exits without it. shared: the
  * forward's output is one for all ranks. */
+#include "bridge_plan.h"
 #include "lierne.h"
 #include "lierne/mpi.h"
 
@@ -54,16 +55,6 @@ static void finish(lierne_context *context, lierne_status status, double seconds
     }
 }
 
-static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
-    const char *names[] = {"tp", "cp", "dp"};
-    const int64_t sizes[] = {tp, cp, dp};
-    lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = 4};
-    lierne_grid *g = NULL;
-    lierne_grid_create(&g, &spec);
-    return g;
-}
-
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 1};
@@ -71,14 +62,8 @@ int main(int argc, char **argv) {
     lierne_plan *plan;
     char pid[32];
     const int64_t shape[] = {4, 64, 256};
-    lierne_grid *src = grid(1, 1, 4), *dst = grid(1, 4, 1);
-    lierne_bridge_spec bridge = {.size = sizeof bridge,
-                                 .src = src,
-                                 .dst = dst,
-                                 .naxes = 3,
-                                 .shape = shape,
-                                 .dtype = LIERNE_DTYPE_F32,
-                                 .sequence_axis = 1};
+    lierne_grid *src = grid_of(1, 1, 4, 4), *dst = grid_of(1, 4, 1, 4);
+    lierne_bridge_spec bridge = bridge_spec_of(src, dst, shape);
     folder = argc > 1 ? argv[1] : ".";
     bool shared = argc > 2 && strcmp(argv[2], "shared") == 0;
     bridge.shared_output = shared ? LIERNE_SHARING_FORWARD : LIERNE_SHARING_NONE;

@@ -10,49 +10,6 @@
 
 enum { CASES = 150, SETS = 40 };
 
-/* Copies the result out of a plan's own memory. Places that no element belongs to are zero there.
- */
-static void take_shared(const redistribute_case *c, const lierne_plan *plan, lierne_direction d,
-                        char *out, size_t bytes) {
-    const void *result;
-    CHECK(lierne_plan_get_shared_output(&result, plan, d) == LIERNE_OK && (result || bytes == 0),
-          "%s", lierne_last_error());
-    redistribute_copy_owned(c, test_rank, d, out, result);
-}
-
-/* One direction: blocking, then begin and end, into poisoned outputs; the same bits. */
-static void run(const redistribute_case *c, lierne_plan *plan, lierne_direction d, int64_t *dot,
-                uint64_t seed) {
-    int64_t n_in, n_out;
-    lierne_request *request;
-    lierne_plan_get_elements(&n_in, &n_out, plan, d);
-    size_t size = lierne_dtype_size(c->dtype), in_bytes = (size_t)n_in * size;
-    size_t out_bytes = (size_t)n_out * size;
-    char *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1), *kept = malloc(in_bytes + 1);
-    memset(in, 0x7b, in_bytes);
-    redistribute_fill(c, test_rank, d, in);
-    memcpy(kept, in, in_bytes);
-    bool shared = (c->sharing >> d & 1) != 0;
-    for (int round = 0; round < 2; round++) {
-        memset(out, 0xa5, out_bytes);
-        void *to = shared ? NULL : out;
-        lierne_status status =
-            round == 0 ? (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, to, in, NULL)
-                       : (d ? lierne_plan_adjoint_begin : lierne_plan_forward_begin)(&request, plan,
-                                                                                     to, in, NULL);
-        status = status == LIERNE_OK && round ? lierne_request_end(request) : status;
-        CHECK(status == LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
-        if (shared) {
-            take_shared(c, plan, d, out, out_bytes);
-        }
-        const char *wrong = redistribute_check(c, test_rank, d, out);
-        CHECK(!wrong, "seed %d, round %d: %s\n%s", (int)seed, round, wrong, redistribute_text(c));
-    }
-    CHECK(memcmp(in, kept, in_bytes) == 0, "seed %d: the input was changed", (int)seed);
-    *dot = c->dtype == LIERNE_DTYPE_I64 ? redistribute_dot(c, test_rank, d, out) : 0;
-    free(in), free(out), free(kept);
-}
-
 static void run_seed(lierne_context *context, uint64_t seed, lierne_sharing sharing) {
     redistribute_case c;
     lierne_plan *plan;
@@ -64,8 +21,10 @@ static void run_seed(lierne_context *context, uint64_t seed, lierne_sharing shar
     if (status != LIERNE_OK) {
         return;
     }
-    run(&c, plan, LIERNE_DIRECTION_FORWARD, &dots[0], seed);
-    run(&c, plan, LIERNE_DIRECTION_ADJOINT, &dots[1], seed);
+    for (int d = 0; d < 2; d++) {
+        const char *wrong = redistribute_run(&c, plan, test_rank, (lierne_direction)d, &dots[d]);
+        CHECK(!wrong, "seed %d: %s\n%s", (int)seed, wrong, redistribute_text(&c));
+    }
     MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     CHECK(c.stated_adjoint || sums[0] == sums[1], "seed %d: <Fx, y> is %lld, <x, F*y> is %lld",
           (int)seed, (long long)sums[0], (long long)sums[1]);

@@ -4,7 +4,6 @@
 #include "mpi/rows.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int next(void) {

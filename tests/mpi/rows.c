@@ -119,53 +119,12 @@ void buffer_free(buffer *b) {
     b->at = NULL;
 }
 
-/* Sign, exponent and digits of a number that the dtype holds. */
-static uint16_t half_bits(double x, int digits, int bias) {
-    int exponent;
-    uint16_t sign = signbit(x) ? 0x8000 : 0;
-    double magnitude = fabs(x), one = ldexp(1, digits - 1);
-    if (isnan(x) || isinf(x)) {
-        unsigned top = (2u * (unsigned)bias + 1) << (digits - 1);
-        return (uint16_t)(sign | top | (isnan(x) ? (unsigned)one / 2 : 0));
-    }
-    frexp(magnitude, &exponent);
-    exponent = magnitude == 0 || exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
-    double scaled = ldexp(magnitude, digits - 1 - exponent);
-    unsigned field = scaled >= one ? (unsigned)(exponent + bias) : 0;
-    return (uint16_t)(sign | field << (digits - 1) | (unsigned)(scaled - (field ? one : 0)));
-}
-
-static double half_value(uint16_t bits, int digits, int bias) {
-    int field = (bits & 0x7fff) >> (digits - 1);
-    double fraction = (double)(bits & ((1u << (digits - 1)) - 1));
-    double one = ldexp(1, digits - 1);
-    double x = field ? ldexp(one + fraction, field - bias - digits + 1)
-                     : ldexp(fraction, 1 - bias - digits + 1);
-    if (field == 2 * bias + 1) {
-        x = fraction > 0 ? (double)NAN : (double)INFINITY;
-    }
-    return bits & 0x8000 ? -x : x;
-}
-
 void buffer_put(const shape *s, const buffer *b, int64_t row, int64_t col, double value) {
-    int64_t at = row * s->stride + col;
-    if (is_half(s->dtype)) {
-        bool f16 = s->dtype == LIERNE_DTYPE_F16;
-        ((uint16_t *)(void *)b->at)[at] = half_bits(value, f16 ? 11 : 8, f16 ? 15 : 127);
-    } else if (s->dtype == LIERNE_DTYPE_U8) {
-        b->at[at] = (uint8_t)value;
-    } else {
-        number_put(s->dtype, b->at, at, value);
-    }
+    number_put(s->dtype, b->at, row * s->stride + col, value);
 }
 
 double buffer_get(const shape *s, const buffer *b, int64_t row, int64_t col) {
-    int64_t at = row * s->stride + col;
-    if (is_half(s->dtype)) {
-        bool f16 = s->dtype == LIERNE_DTYPE_F16;
-        return half_value(((uint16_t *)(void *)b->at)[at], f16 ? 11 : 8, f16 ? 15 : 127);
-    }
-    return number_get(s->dtype, b->at, at);
+    return number_get(s->dtype, b->at, row * s->stride + col);
 }
 
 void buffer_fill(const shape *s, const buffer *b, int64_t first, int64_t n, array a, int rank) {

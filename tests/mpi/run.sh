@@ -19,7 +19,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     groups) echo 1 2 3 4 ;;
-    calls | collective | known_answer | schedule | shared_output | windows) echo 2 4 8 ;;
+    collective | known_answer | schedule | shared_output | windows) echo 2 4 8 ;;
     rounds) echo 1 2 3 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;

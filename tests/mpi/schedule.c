@@ -3,6 +3,7 @@
  * that stays alive. All of that with and without a progress thread, which lets a rank compute while
  * the others wait for its later operations. */
 #include "lierne/schedule.h"
+#include "collectives.h"
 #include "lierne/collective.h"
 #include "lierne/hang.h"
 #include "mpi/common.h"
@@ -30,15 +31,10 @@ static lierne_context *context_new(double timeout) {
 }
 
 static void create(gate *g, double timeout) {
-    lierne_all_reduce_spec reduce = {.size = sizeof reduce,
-                                     .count = COUNT,
-                                     .dtype = LIERNE_DTYPE_F32};
-    const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
-                                             .count = 1,
-                                             .dtype = LIERNE_DTYPE_F32};
-    const lierne_broadcast_spec from_first = {.size = sizeof from_first,
-                                              .count = COUNT,
-                                              .dtype = LIERNE_DTYPE_F32};
+    lierne_all_reduce_spec reduce =
+        all_reduce_of(COUNT, LIERNE_DTYPE_F32, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
+    const lierne_all_to_all_spec exchange = all_to_all_of(1, LIERNE_DTYPE_F32);
+    const lierne_broadcast_spec from_first = broadcast_of(COUNT, LIERNE_DTYPE_F32);
     g->context = context_new(timeout);
     for (int i = 0; i < PLANS; i++) {
         reduce.dtype = i == 3 ? LIERNE_DTYPE_F64 : LIERNE_DTYPE_F32;

@@ -4,9 +4,6 @@
  * ranks get the same MISMATCH from the update, and go on with the segments that they had. */
 #include "mpi/common.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { SEGMENTS = 6, MOST_ROWS = 4096, WIDTH = 3, ROUNDS = 5 };
 
 typedef enum fault { NONE, BOUNDARY, SWAPPED, ORDER, OWNER, FORGOTTEN, REPEATED, FAULTS } fault;
@@ -174,12 +171,8 @@ static void run_context(const lierne_grid *grid, fault k, bool checks) {
 
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
-    static const char *const names[] = {"ranks"};
-    const int64_t sizes[] = {test_world};
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = test_world};
-    lierne_grid *grid = NULL;
-    CHECK(lierne_grid_create(&grid, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    const mesh ranks = {.ndims = 1, .names = {"ranks"}, .sizes = {test_world}};
+    lierne_grid *grid = mesh_grid(&ranks, test_world);
     run_context(grid, NONE, false);
     run_context(grid, NONE, true);
     for (fault k = BOUNDARY; test_world > 1 && k < FAULTS; k++) {

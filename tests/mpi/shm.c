@@ -1,10 +1,11 @@
 /* The transport shm on real ranks: every way that a message takes, whichever memory its buffers are
- * in and whatever the system refuses; memory of a context; ranks of several nodes. Rank r has
+ * in and whatever the system refuses; ranks of several nodes. Rank r has
  * ghosts of all rows of rank r - 1, so forward moves them to the next rank and the adjoint back.
  *
  *   shm          all of it
  *   shm N        N rounds of two plans in flight, begun in another order on every other rank
  *   shm caller   a message of MPI of the caller's own, where MPI moves it piece by piece */
+#include "collectives.h"
 #include "lierne/collective.h"
 #include "lierne/sparse.h"
 #include "mpi/common.h"
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -41,10 +41,6 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long nto,
         return -1;
     }
     return syscall(SYS_process_vm_readv, pid, to, nto, from, nfrom, flags);
-}
-
-static void context_free(lierne_context *context) {
-    CHECK_OK(lierne_context_destroy(context));
 }
 
 typedef struct rows {
@@ -149,6 +145,36 @@ static void move_rows(lierne_plan *plan, const rows *r, float *in, float *out, c
     }
 }
 
+/* Rows with a context, a plan and buffers of their own. */
+typedef struct moving {
+    const rows *r;
+    lierne_context *context;
+    lierne_plan *plan;
+    float *in, *out;
+} moving;
+
+static moving open_moving(const rows *r) {
+    moving m = {.r = r,
+                .context = test_context(PATIENT),
+                .in = malloc(bytes_of(r)),
+                .out = malloc(bytes_of(r))};
+    CHECK_OK(plan_rows(&m.plan, m.context, r));
+    return m;
+}
+
+static void close_moving(moving *m) {
+    CHECK_OK(lierne_plan_destroy(m->plan));
+    CHECK_OK(lierne_context_destroy(m->context));
+    free(m->in), free(m->out);
+}
+
+/* Every n ranks, or the last ones, are a node for contexts from now on; 0: all are on one again. */
+static void split_nodes(int n) {
+    char node[16];
+    snprintf(node, sizeof node, "%d", n > 0 ? test_rank / n : 0);
+    n > 0 ? setenv("LIERNE_NODE", node, 1) : unsetenv("LIERNE_NODE");
+}
+
 /* The number before some words of the context's dump; -1: there is none. */
 static long count_of(const lierne_context *context, const char *words) {
     char text[4096];
@@ -168,24 +194,17 @@ static void goes(const rows *r, bool window, const char *way, int messages) {
     if (any_failed()) {
         return;
     }
-    lierne_context *context = test_context(PATIENT);
-    lierne_plan *plan;
-    size_t bytes = bytes_of(r);
-    void *in = malloc(bytes), *out = malloc(bytes), *shared_in, *shared_out;
-    CHECK_OK(lierne_context_alloc(&shared_in, context, bytes));
-    CHECK_OK(lierne_context_alloc(&shared_out, context, bytes));
-    CHECK_OK(plan_rows(&plan, context, r));
-    move_rows(plan, r, window ? shared_in : in, window ? shared_out : out, way);
-    CHECK(count_of(context, way) == (test_world > 1 ? messages : 0),
-          "%ld messages%s, %d rows of %d, in %s memory", count_of(context, way), way, r->n,
+    moving m = open_moving(r);
+    void *in, *out;
+    CHECK_OK(lierne_context_alloc(&in, m.context, bytes_of(r)));
+    CHECK_OK(lierne_context_alloc(&out, m.context, bytes_of(r)));
+    move_rows(m.plan, r, window ? in : m.in, window ? out : m.out, way);
+    CHECK(count_of(m.context, way) == (test_world > 1 ? messages : 0),
+          "%ld messages%s, %d rows of %d, in %s memory", count_of(m.context, way), way, r->n,
           r->width, window ? "shared" : "ordinary");
-    CHECK_OK(lierne_plan_destroy(plan));
-    CHECK(lierne_context_destroy(context) == LIERNE_ERR_INVALID, "destroyed with memory alive");
-    CHECK_OK(lierne_context_dealloc(context, shared_in));
-    CHECK_OK(lierne_context_dealloc(context, shared_out));
-    context_free(context);
-    free(in);
-    free(out);
+    CHECK_OK(lierne_context_dealloc(m.context, in));
+    CHECK_OK(lierne_context_dealloc(m.context, out));
+    close_moving(&m);
 }
 
 static void every_way(void) {
@@ -222,89 +241,26 @@ static void every_way(void) {
     goes(&narrow, true, " messages in place", 2);
 }
 
-static void memory_that_is_refused(lierne_context *context) {
-    struct rlimit limit, low;
-    void *out = &limit;
-    CHECK(lierne_context_alloc(&out, context, SIZE_MAX / 2) == LIERNE_ERR_NO_MEMORY && !out,
-          "half of the address space");
-    getrlimit(RLIMIT_FSIZE, &limit);
-    low = limit;
-    low.rlim_cur = 2 << 20;
-    setrlimit(RLIMIT_FSIZE, &low);
-    CHECK(lierne_context_alloc(&out, context, 32 << 20) == LIERNE_ERR_NO_MEMORY && !out,
-          "more than the system gives");
-    CHECK(strstr(lierne_last_error(), "33554432 bytes"), "'%s'", lierne_last_error());
-    setrlimit(RLIMIT_FSIZE, &limit);
-    lierne_mem_fail_at(1);
-    CHECK(lierne_context_alloc(&out, context, 100) == LIERNE_ERR_NO_MEMORY && !out,
-          "without memory");
-    lierne_mem_fail_at(0);
-}
-
-static void memory_of_a_context(void) {
-    lierne_context *context = test_context(PATIENT);
-    char *memory[40];
-    size_t before = lierne_mem_live(), sum = 0;
-    CHECK(lierne_context_alloc(NULL, context, 1) == LIERNE_ERR_INVALID, "out is NULL");
-    CHECK(lierne_context_alloc((void **)&memory[0], NULL, 1) == LIERNE_ERR_INVALID && !memory[0],
-          "context is NULL");
-    memory_that_is_refused(context);
-    for (int i = 0; i < 40; i++) {
-        size_t bytes = (size_t)(i * i * 997);
-        CHECK_OK(lierne_context_alloc((void **)&memory[i], context, bytes));
-        CHECK((uintptr_t)memory[i] % 4096 == 0, "%p", (void *)memory[i]);
-        for (size_t b = 0; b < bytes; b += 61) {
-            CHECK(memory[i][b] == 0, "byte %zu is %d", b, memory[i][b]);
-        }
-        memset(memory[i], i + 1, bytes);
-        if (i % 3 == 2) {
-            CHECK_OK(lierne_context_dealloc(context, memory[i - 1]));
-            CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_ERR_INVALID,
-                  "freed twice");
-            memory[i - 1] = NULL;
-        }
-    }
-    CHECK(lierne_context_dealloc(context, memory[3] + 1) == LIERNE_ERR_INVALID, "inside of it");
-    CHECK(lierne_context_dealloc(NULL, memory[3]) == LIERNE_ERR_INVALID, "context is NULL");
-    for (int i = 0; i < 40; i++) {
-        for (size_t b = 0; memory[i] && b < (size_t)(i * i * 997); b += 61) {
-            CHECK(memory[i][b] == i + 1, "memory overlaps");
-        }
-        CHECK_OK(lierne_context_dealloc(context, memory[i]));
-    }
-    CHECK(lierne_mem_live() == before, "leaked");
-    CHECK_OK(lierne_context_alloc((void **)&memory[0], context, 1 << 20));
-    for (size_t b = 0; b < 1 << 20; b++) {
-        sum += memory[0][b] != 0;
-    }
-    CHECK(sum == 0, "%zu bytes of memory that is used again are not zero", sum);
-    CHECK_OK(lierne_context_dealloc(context, memory[0]));
-    context_free(context);
-}
-
 /* A chunk that the segment gets after the plan, and after peers have mapped others. */
 static void memory_after_the_plan(void) {
     if (any_failed()) {
         return;
     }
     const rows r = {.n = 500, .width = 64};
-    size_t bytes = sizeof(float) * (size_t)(r.n * r.width);
-    lierne_context *context = test_context(PATIENT);
-    lierne_plan *plan;
-    CHECK_OK(plan_rows(&plan, context, &r));
+    size_t bytes = bytes_of(&r);
+    moving m = open_moving(&r);
     for (int i = 0; i < 6; i++) {
         char *in, *out;
         size_t more = (size_t)i << 21;
-        CHECK_OK(lierne_context_alloc((void **)&in, context, bytes + more));
-        CHECK_OK(lierne_context_alloc((void **)&out, context, bytes + more));
-        move_rows(plan, &r, (float *)(void *)(in + more), (float *)(void *)(out + more / 2),
+        CHECK_OK(lierne_context_alloc((void **)&in, m.context, bytes + more));
+        CHECK_OK(lierne_context_alloc((void **)&out, m.context, bytes + more));
+        move_rows(m.plan, &r, (float *)(void *)(in + more), (float *)(void *)(out + more / 2),
                   "memory after the plan");
-        CHECK_OK(lierne_context_dealloc(context, in));
-        CHECK_OK(lierne_context_dealloc(context, out));
+        CHECK_OK(lierne_context_dealloc(m.context, in));
+        CHECK_OK(lierne_context_dealloc(m.context, out));
     }
-    CHECK(count_of(context, " messages in place") == (test_world > 1 ? 24 : 0), "not in place");
-    CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
+    CHECK(count_of(m.context, " messages in place") == (test_world > 1 ? 24 : 0), "not in place");
+    close_moving(&m);
 }
 
 /* Match ids repeat after 64 calls. */
@@ -344,7 +300,7 @@ static void calls_in_flight(int rounds) {
     }
     CHECK_OK(lierne_plan_destroy(plan[0]));
     CHECK_OK(lierne_plan_destroy(plan[1]));
-    context_free(context);
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 /* Even ranks execute and destroy the plan, and write to what was freed, before odd ranks read. */
@@ -353,38 +309,34 @@ static void plan_destroyed_before_it_was_read(void) {
         return;
     }
     const rows r = {.n = 20, .width = 16};
-    lierne_context *context = test_context(PATIENT);
-    lierne_plan *plan;
+    moving m = open_moving(&r);
     lierne_request *request;
-    float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
     void *memory[8];
-    CHECK_OK(plan_rows(&plan, context, &r));
-    fill(&r, in, false, 5);
-    poison(&r, out);
+    fill(&r, m.in, false, 5);
+    poison(&r, m.out);
     if (test_rank % 2 == 1) {
-        CHECK_OK(lierne_plan_forward_begin(&request, plan, out, in, NULL));
+        CHECK_OK(lierne_plan_forward_begin(&request, m.plan, m.out, m.in, NULL));
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
         CHECK_OK(lierne_request_end(request));
     } else {
         MPI_Barrier(MPI_COMM_WORLD);
-        CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
+        CHECK_OK(lierne_plan_forward(m.plan, m.out, m.in, NULL));
     }
-    check_rows(&r, out, false, 5, "a plan that is destroyed at once");
-    CHECK_OK(lierne_plan_destroy(plan));
+    check_rows(&r, m.out, false, 5, "a plan that is destroyed at once");
+    CHECK_OK(lierne_plan_destroy(m.plan));
+    m.plan = NULL;
     for (int i = 0; i < 8; i++) {
-        CHECK_OK(lierne_context_alloc(&memory[i], context, 16 << 10));
+        CHECK_OK(lierne_context_alloc(&memory[i], m.context, 16 << 10));
         memset(memory[i], 0x55, 16 << 10);
     }
     if (test_rank % 2 == 0) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
     for (int i = 0; i < 8; i++) {
-        CHECK_OK(lierne_context_dealloc(context, memory[i]));
+        CHECK_OK(lierne_context_dealloc(m.context, memory[i]));
     }
-    context_free(context);
-    free(in);
-    free(out);
+    close_moving(&m);
 }
 
 /* Ranks whose peers are late sleep, instead of polling. */
@@ -392,134 +344,98 @@ static void waits_asleep(void) {
     const rows r = {.n = 500, .width = 64};
     const struct timespec late = {.tv_nsec = 400000000};
     struct timespec before, after;
-    lierne_context *context = test_context(PATIENT);
-    lierne_plan *plan;
-    float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
-    CHECK_OK(plan_rows(&plan, context, &r));
-    fill(&r, in, false, 1);
+    moving m = open_moving(&r);
+    fill(&r, m.in, false, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     if (test_rank % 2 == 1) {
         nanosleep(&late, NULL);
     }
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
-    CHECK_OK(lierne_plan_forward(plan, out, in, NULL));
+    CHECK_OK(lierne_plan_forward(m.plan, m.out, m.in, NULL));
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
     double used =
         (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
     CHECK(used < 0.1, "%g s of a processor to wait for 0.4 s", used);
-    CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
-    free(in);
-    free(out);
+    close_moving(&m);
 }
 
 /* Small collectives need not put a call in flight. */
 static void prepares_short_calls(void) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec,
-                                         .count = 8,
-                                         .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_gather_spec spec = all_gather_of(8, LIERNE_DTYPE_F32);
     lierne_context *context = test_context(PATIENT);
     lierne_plan *plan;
     CHECK_OK(lierne_plan_create_all_gather(&plan, context, &spec));
     CHECK((plan->requests[0][0].execution->short_call != NULL) == (test_world > 1),
           "an all-gather of 32 bytes is no short call");
     CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 /* Every other rank is on another node, so that some plans use both transports. */
 static void several_nodes(void) {
-    char node[16];
     const rows r = {.n = 900, .width = 64};
-    snprintf(node, sizeof node, "%d", test_rank / 2);
-    setenv("LIERNE_NODE", node, 1);
-    lierne_context *context = test_context(PATIENT);
-    lierne_plan *plan;
-    float *in = malloc(sizeof *in * (size_t)(r.n * r.width));
-    float *out = malloc(sizeof *out * (size_t)(r.n * r.width));
-    CHECK_OK(plan_rows(&plan, context, &r));
-    move_rows(plan, &r, in, out, "several nodes");
+    split_nodes(2);
+    moving m = open_moving(&r);
+    move_rows(m.plan, &r, m.in, m.out, "several nodes");
     int first = test_rank / 2 * 2, last = first + 2 < test_world ? first + 2 : test_world;
-    CHECK(count_of(context, " peers;") == last - first - 1, "%ld peers",
-          count_of(context, " peers;"));
-    CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
-    unsetenv("LIERNE_NODE");
-    free(in);
-    free(out);
+    CHECK(count_of(m.context, " peers;") == last - first - 1, "%ld peers",
+          count_of(m.context, " peers;"));
+    close_moving(&m);
+    split_nodes(0);
 }
 
 /* Where one rank gets no memfd, no rank uses shm, also on other nodes. */
 static void without_memfd(void) {
     lierne_context *context;
     const rows r = {.n = 900, .width = 64};
-    lierne_plan *plan;
-    float *in = malloc(sizeof *in * (size_t)(r.n * r.width));
-    float *out = malloc(sizeof *out * (size_t)(r.n * r.width));
-    char node[16];
     refuse_memfd = test_rank == test_world - 1;
-    snprintf(node, sizeof node, "%d", test_rank / 2); /* the last of three ranks is alone */
-    setenv("LIERNE_NODE", node, 1);
-    context = test_context(PATIENT);
-    unsetenv("LIERNE_NODE");
-    CHECK(count_of(context, " peers;") == -1, "shm is used");
-    CHECK(count_of(context, "shm is not used: ") != -1, "the dump does not say why");
-    CHECK_OK(plan_rows(&plan, context, &r));
-    move_rows(plan, &r, in, out, "without memfd");
-    CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
+    split_nodes(2); /* the last of three ranks is alone */
+    moving m = open_moving(&r);
+    split_nodes(0);
+    CHECK(count_of(m.context, " peers;") == -1, "shm is used");
+    CHECK(count_of(m.context, "shm is not used: ") != -1, "the dump does not say why");
+    move_rows(m.plan, &r, m.in, m.out, "without memfd");
+    close_moving(&m);
     setenv("LIERNE_TRANSPORTS", "shm", 1);
     test_same_error(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL),
                     LIERNE_ERR_UNSUPPORTED, "shm alone, without memfd");
     CHECK(!context, "a context beside the error");
     refuse_memfd = false;
-    free(in);
-    free(out);
 }
 
 /* Rank 0 waits for shared memory alone, while rank 1 receives from it over MPI and calls later. */
 static void message_of_the_caller(void) {
     enum { BYTES = 8 << 20 };
     const rows r = {.n = 20, .width = 16};
-    lierne_context *context = test_context(PATIENT);
-    lierne_plan *plan;
+    moving m = open_moving(&r);
     char *message = malloc(BYTES);
-    float *in = malloc(bytes_of(&r)), *out = malloc(bytes_of(&r));
     MPI_Request request = MPI_REQUEST_NULL;
     memset(message, 7 * !test_rank, BYTES);
-    CHECK_OK(plan_rows(&plan, context, &r));
     if (test_rank == 0) {
         MPI_Isend(message, BYTES, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request);
     } else if (test_rank == 1) {
         MPI_Recv(message, BYTES, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         CHECK(message[0] == 7 && message[BYTES - 1] == 7, "%d", message[0]);
     }
-    move_rows(plan, &r, in, out, "beside a message of the caller");
+    move_rows(m.plan, &r, m.in, m.out, "beside a message of the caller");
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
+    close_moving(&m);
     free(message);
-    free(in);
-    free(out);
 }
 
 /* Over shm alone, with ranks that it does not reach. */
 static void shm_alone(void) {
     const rows r = {.n = 9, .width = 64};
     lierne_plan *plan;
+    moving m = open_moving(&r);
+    close_moving(&m);
+    split_nodes(1);
     lierne_context *context = test_context(PATIENT);
-    CHECK_OK(plan_rows(&plan, context, &r));
-    CHECK_OK(lierne_plan_destroy(plan));
-    context_free(context);
-    char node[16];
-    snprintf(node, sizeof node, "%d", test_rank);
-    setenv("LIERNE_NODE", node, 1);
-    context = test_context(PATIENT);
-    unsetenv("LIERNE_NODE");
+    split_nodes(0);
     if (test_world > 1) {
         test_same_error(plan_rows(&plan, context, &r), LIERNE_ERR_UNSUPPORTED, "shm between nodes");
     }
-    context_free(context);
+    CHECK_OK(lierne_context_destroy(context));
 }
 
 static int count_entries(const char *folder) {
@@ -540,7 +456,7 @@ int main(int argc, char **argv) {
     if (test_world == 1) {
         setenv("LIERNE_TRANSPORTS", "shm", 1); /* or a rank without others has none */
     }
-    context_free(test_context(PATIENT)); /* MPI opens some files for good */
+    CHECK_OK(lierne_context_destroy(test_context(PATIENT))); /* MPI opens some files for good */
     size_t before = lierne_mem_live();
     int files = count_entries("/proc/self/fd"), maps = count_entries("/proc/self/map_files");
     if (argc > 1) {
@@ -553,7 +469,6 @@ int main(int argc, char **argv) {
         calls_in_flight(70);
     }
     refuse_pull = false;
-    memory_of_a_context();
     memory_after_the_plan();
     plan_destroyed_before_it_was_read();
     waits_asleep();

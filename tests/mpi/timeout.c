@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TIMEOUT 0.5 /* seconds of the program's own clock */
@@ -102,13 +101,6 @@ static long long reads(void) {
     return atomic_load(&shared->reads[test_rank]);
 }
 
-static lierne_context *context_new(void) {
-    lierne_context *context;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
-    return context;
-}
-
 /* All dp ranks into one, so that every rank waits for every other. */
 static lierne_status plan_all(lierne_plan **plan, lierne_context *context, int64_t seq) {
     bridge_case c = case_of_samples(test_world, 4, mesh_of("tcd", test_world, 1, 1));
@@ -153,7 +145,7 @@ static void free_context(lierne_context *context) {
 /* seq sets the size of messages: MPI sends short ones at once, long ones wait for the receiver. */
 static void executing(int64_t seq) {
     size_t before = lierne_mem_live(), bytes = (size_t)seq * 16;
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(TIMEOUT);
     lierne_plan *plan;
     char *in = test_buffer(bytes), *out = test_buffer(bytes * (size_t)test_world);
     memset(in, 0x3c, bytes), memset(out, 0xa5, bytes * (size_t)test_world);
@@ -174,7 +166,7 @@ static void executing(int64_t seq) {
  * lierne/mpi.h says. */
 static void planning(void) {
     size_t before = lierne_mem_live();
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(TIMEOUT);
     long long start = begin_wait();
     if (test_rank != 0) {
         lierne_plan *plan;
@@ -188,7 +180,7 @@ static void planning(void) {
 
 /* No timeout, as the clock does not advance: ranks that plan learn that rank 0 destroys. */
 static void destroying_while_others_plan(void) {
-    lierne_context *context = context_new();
+    lierne_context *context = test_context(TIMEOUT);
     if (test_rank != 0) {
         lierne_plan *plan;
         lierne_status status = plan_all(&plan, context, 8);

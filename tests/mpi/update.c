@@ -4,8 +4,6 @@
  * over. */
 #include "mpi/graphs.h"
 
-#include <stdlib.h>
-
 enum { LISTS = 20 };
 
 /* What this rank's bad graph has. */

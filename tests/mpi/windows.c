@@ -5,6 +5,7 @@
  * buffers, which must never do so. Then the collectives of lierne, in shared and ordinary memory.
  *
  *   windows [ROUNDS] */
+#include "collectives.h"
 #include "lierne/collective.h"
 #include "mpi/common.h"
 
@@ -104,21 +105,12 @@ typedef struct collectives {
 } collectives;
 
 static void open_collectives(collectives *c) {
-    lierne_all_gather_spec gather = {.size = sizeof gather,
-                                     .count = c->count,
-                                     .dtype = LIERNE_DTYPE_I32};
-    lierne_reduce_scatter_spec scatter = {.size = sizeof scatter,
-                                          .count = c->count,
-                                          .dtype = LIERNE_DTYPE_I32};
-    lierne_all_reduce_spec reduce = {.size = sizeof reduce,
-                                     .count = c->count * test_world,
-                                     .dtype = LIERNE_DTYPE_I32};
-    lierne_all_to_all_spec exchange = {.size = sizeof exchange,
-                                       .count = c->count,
-                                       .dtype = LIERNE_DTYPE_I32};
-    lierne_broadcast_spec broadcast = {.size = sizeof broadcast,
-                                       .count = c->count,
-                                       .dtype = LIERNE_DTYPE_I32};
+    lierne_all_gather_spec gather = all_gather_of(c->count, LIERNE_DTYPE_I32);
+    lierne_reduce_scatter_spec scatter = reduce_scatter_of(c->count, LIERNE_DTYPE_I32);
+    lierne_all_reduce_spec reduce =
+        all_reduce_of(c->count * test_world, LIERNE_DTYPE_I32, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
+    lierne_all_to_all_spec exchange = all_to_all_of(c->count, LIERNE_DTYPE_I32);
+    lierne_broadcast_spec broadcast = broadcast_of(c->count, LIERNE_DTYPE_I32);
     size_t bytes = sizeof *c->in * (size_t)(c->count * test_world);
     CHECK(lierne_plan_create_all_gather(&c->gather, c->context, &gather) == LIERNE_OK &&
               lierne_plan_create_reduce_scatter(&c->scatter, c->context, &scatter) == LIERNE_OK &&
@@ -217,14 +209,12 @@ static void rounds_of(lierne_context *context, bool shared, int count, int round
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     int rounds = argc > 1 ? atoi(argv[1]) : 200;
-    lierne_context *context;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     if (test_world > 1 && test_world <= MOST) {
         long naive = race(false), epochs = race(true);
         CHECK(naive > 0, "the barrier that is right once was right %d times", RACES);
         CHECK(epochs == 0, "the barrier with epochs: %ld wrong rounds", epochs);
     }
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    lierne_context *context = test_context(PATIENT);
     rounds_of(context, true, 16, rounds);
     rounds_of(context, false, 16, rounds);
     rounds_of(context, true, 4096 / test_world, rounds / 4);

@@ -1,171 +1,22 @@
 /* Jobs of one node whose ranks are processes: found, kept apart, killed, stopped, missing, of
  * another user. Nothing may hang, and nothing may be left. Ends with "N passed, N failed". */
-#include "lierne.h"
-#include "lierne/node.h"
+#include "node_jobs.h"
+
+#include "base/base.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { MOST = 8, NOBODY = 65534, LONG = 60, ENDED = 100 };
-
-/* What a rank tells the test, in memory that all processes share. */
-typedef struct report {
-    volatile int step; /* 1: created, then one more per call; ENDED: it returned */
-    volatile lierne_status status;
-    volatile double seconds;
-    char message[1024];
-} report;
-
-static report *reports;
-static long counts[2];
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void check(int line, bool ok, const char *format, ...) {
-    va_list args;
-    counts[ok]++;
-    if (!ok) {
-        va_start(args, format);
-        printf("jobs.c:%d: ", line);
-        vprintf(format, args);
-        printf("\n");
-        va_end(args);
-        fflush(stdout);
-    }
-}
-#define CHECK(ok, ...) check(__LINE__, (ok), __VA_ARGS__)
-
-static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, int world) {
-    static const char *const names[] = {"dp"};
-    const int64_t sizes[] = {world}, shape[] = {world * 20000};
-    lierne_placement shard = {.kind = LIERNE_PLACEMENT_SHARD},
-                     all = {.kind = LIERNE_PLACEMENT_REPLICATE};
-    lierne_grid_spec grid_spec = {
-        .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = world};
-    lierne_grid *grid = NULL;
-    lierne_layout *src = NULL, *dst = NULL;
-    lierne_status status = lierne_grid_create(&grid, &grid_spec);
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .grid = grid,
-                               .naxes = 1,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_I64,
-                               .placements = &shard};
-    status = status ? status : lierne_layout_create(&src, &spec);
-    spec.placements = &all;
-    status = status ? status : lierne_layout_create(&dst, &spec);
-    lierne_redistribute_spec r = {.size = sizeof r, .src = src, .dst = dst};
-    status = status ? status : lierne_plan_create_redistribute(plan, context, &r);
-    lierne_layout_destroy(src);
-    lierne_layout_destroy(dst);
-    lierne_grid_destroy(grid);
-    return status;
-}
-
-/* Every rank gets everything: element i of the tensor is 3 i + 1 + round. */
-static lierne_status move(lierne_plan *plan, int rank, int world, int round) {
-    static int64_t in[20000], out[MOST * 20000];
-    for (int i = 0; i < 20000; i++) {
-        in[i] = 3 * (rank * 20000 + i) + 1 + round;
-    }
-    memset(out, 0x5a, sizeof out);
-    lierne_status status = lierne_plan_forward(plan, out, in, NULL);
-    for (int i = 0; status == LIERNE_OK && i < world * 20000; i++) {
-        if (out[i] != 3 * i + 1 + round) {
-            return LIERNE_ERR_IO; /* no status of a call: wrong data */
-        }
-    }
-    return status;
-}
-
-/* A rank: creates a context, moves a tensor `rounds` times, destroys the context. */
-static void live(report *own, const lierne_node_spec *spec, int rounds) {
-    lierne_context *context;
-    lierne_plan *plan = NULL;
-    double start = now();
-    lierne_status status = lierne_context_create_node(&context, spec);
-    own->step = 1;
-    int rank = lierne_context_get_rank(context), world = lierne_context_get_world_size(context);
-    status = status ? status : plan_ring(&plan, context, world);
-    for (int i = 0; status == LIERNE_OK && i < rounds; i++) {
-        own->step++;
-        start = now();
-        status = move(plan, rank, world, i);
-    }
-    own->status = status;
-    own->seconds = now() - start;
-    snprintf(own->message, sizeof own->message, "%s", lierne_last_error());
-    lierne_plan_destroy(plan);
-    lierne_context_destroy(context);
-    own->step = ENDED;
-}
-
-static pid_t begin(int at, const lierne_node_spec *spec, int rounds) {
-    memset(&reports[at], 0, sizeof reports[at]);
-    pid_t pid = fork();
-    if (pid == 0) {
-        live(&reports[at], spec, rounds);
-        _exit(0);
-    }
-    return pid;
-}
-
-static lierne_node_spec spec_of(int rank, int world, const char *name,
-                                const lierne_context_spec *context) {
-    return (lierne_node_spec){.size = sizeof(lierne_node_spec),
-                              .rank = rank,
-                              .world = world,
-                              .name = name,
-                              .context = context};
-}
-
-static void begin_job(pid_t *pids, int at, int world, const char *name, double timeout,
-                      int rounds) {
-    lierne_context_spec context = {.size = sizeof context, .timeout = timeout};
-    for (int r = 0; r < world; r++) {
-        lierne_node_spec spec = spec_of(r, world, name, &context);
-        pids[r] = begin(at + r, &spec, rounds);
-    }
-}
-
-/* Whether all have ended within LONG seconds; kills those that have not. */
-static bool await(const pid_t *pids, int n) {
-    double deadline = now() + LONG;
-    bool all = true;
-    for (int r = 0; r < n; r++) {
-        while (pids[r] > 0 && waitpid(pids[r], NULL, WNOHANG) == 0) {
-            if (now() > deadline) {
-                kill(pids[r], SIGKILL);
-                all = false;
-            }
-            usleep(2000);
-        }
-    }
-    return all;
-}
-
-static const char *job_name(const char *what) {
-    static char name[100];
-    static int number;
-    snprintf(name, sizeof name, "%s-%d-%d", what, (int)getpid(), number++);
-    return name;
-}
+enum { NOBODY = 65534 };
 
 /* Addresses of this test's jobs would have "lierne-" in /proc/net/unix. */
 static int addresses(void) {
@@ -303,137 +154,6 @@ static void missing(void) {
     CHECK(named, "%s", reports[0].message);
 }
 
-/* --- launchers --- */
-
-typedef struct setting {
-    const char *name, *value;
-} setting;
-
-static void clear_variables(void) {
-    static const char *const names[] = {"RANK",
-                                        "WORLD_SIZE",
-                                        "LOCAL_WORLD_SIZE",
-                                        "TORCHELASTIC_RUN_ID",
-                                        "TORCHELASTIC_RESTART_COUNT",
-                                        "MASTER_PORT",
-                                        "OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                        "PMIX_NAMESPACE",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "MPI_LOCALNRANKS",
-                                        "SLURM_PROCID",
-                                        "SLURM_NTASKS",
-                                        "SLURM_STEP_NUM_NODES",
-                                        "SLURM_JOB_ID",
-                                        "SLURM_STEP_ID"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        unsetenv(names[i]);
-    }
-}
-
-/* A rank that only the environment describes. */
-static pid_t begin_launched(int at, const setting *settings, int n, int rank, const char *rank_name,
-                            int rounds, const char *name) {
-    char text[16];
-    lierne_context_spec context = {.size = sizeof context, .timeout = 3};
-    lierne_node_spec spec = {.size = sizeof spec, .context = &context, .name = name};
-    snprintf(text, sizeof text, "%d", rank);
-    clear_variables();
-    for (int i = 0; i < n; i++) {
-        setenv(settings[i].name, settings[i].value, 1);
-    }
-    setenv(rank_name, text, 1);
-    return begin(at, &spec, rounds);
-}
-
-static void launched_by(const setting *settings, int n, const char *rank_name) {
-    pid_t pids[3];
-    for (int r = 0; r < 3; r++) {
-        pids[r] = begin_launched(r, settings, n, r, rank_name, 3, NULL);
-    }
-    CHECK(await(pids, 3), "%s: a rank hangs", rank_name);
-    for (int r = 0; r < 3; r++) {
-        CHECK(reports[r].status == LIERNE_OK, "%s: rank %d: %s", rank_name, r, reports[r].message);
-    }
-}
-
-static void launchers(void) {
-    const char *id = job_name("launched");
-    const setting torch[] = {{"WORLD_SIZE", "3"},
-                             {"LOCAL_WORLD_SIZE", "3"},
-                             {"TORCHELASTIC_RUN_ID", id},
-                             {"TORCHELASTIC_RESTART_COUNT", "0"}};
-    const setting ompi[] = {{"OMPI_COMM_WORLD_SIZE", "3"},
-                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
-                            {"PMIX_NAMESPACE", id}};
-    const setting pmi[] = {{"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}};
-    const setting slurm[] = {{"SLURM_NTASKS", "3"},
-                             {"SLURM_STEP_NUM_NODES", "1"},
-                             {"SLURM_JOB_ID", id}};
-    launched_by(torch, 4, "RANK");
-    launched_by(ompi, 3, "OMPI_COMM_WORLD_RANK");
-    launched_by(pmi, 2, "PMI_RANK");
-    launched_by(slurm, 3, "SLURM_PROCID");
-}
-
-/* A job that waits for a rank that died, and the same job started again. */
-static void restarted(void) {
-    const char *id = job_name("restarted");
-    const setting before[] = {{"WORLD_SIZE", "3"},
-                              {"TORCHELASTIC_RUN_ID", id},
-                              {"TORCHELASTIC_RESTART_COUNT", "0"}};
-    setting after[3];
-    pid_t old[2], pids[3];
-    memcpy(after, before, sizeof after);
-    after[2].value = "1";
-    for (int r = 0; r < 2; r++) {
-        old[r] = begin_launched(4 + r, before, 3, r, "RANK", 3, NULL);
-    }
-    for (int r = 0; r < 3; r++) {
-        pids[r] = begin_launched(r, after, 3, r, "RANK", 3, NULL);
-    }
-    CHECK(await(pids, 3), "a rank hangs");
-    for (int r = 0; r < 3; r++) {
-        CHECK(reports[r].status == LIERNE_OK, "rank %d: %s", r, reports[r].message);
-    }
-    CHECK(await(old, 2), "an old rank hangs");
-    CHECK(reports[4].status == LIERNE_ERR_TIMEOUT || reports[5].status == LIERNE_ERR_TIMEOUT,
-          "%s, %s", reports[4].message, reports[5].message);
-}
-
-/* Two contexts of one job at once. */
-static void two_names_of_a_job(void) {
-    const char *id = job_name("names");
-    const setting settings[] = {{"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", id}};
-    pid_t pids[4];
-    for (int i = 0; i < 4; i++) {
-        pids[i] = begin_launched(i, settings, 2, i % 2, "RANK", 3, i < 2 ? "vision" : "audio");
-    }
-    CHECK(await(pids, 4), "a rank hangs");
-    for (int i = 0; i < 4; i++) {
-        CHECK(reports[i].status == LIERNE_OK, "%s", reports[i].message);
-    }
-}
-
-static void rejected(const setting *settings, int n, const char *words) {
-    pid_t pid = begin_launched(0, settings, n, 0, "RANK", 1, NULL);
-    CHECK(await(&pid, 1) && reports[0].status == LIERNE_ERR_INVALID &&
-              strstr(reports[0].message, words),
-          "'%s' is not in: %s", words, reports[0].message);
-}
-
-static void bad_variables(void) {
-    const setting larger[] = {{"WORLD_SIZE", "16"}, {"LOCAL_WORLD_SIZE", "8"}};
-    const setting word[] = {{"WORLD_SIZE", "many"}};
-    const setting low[] = {{"WORLD_SIZE", "0"}};
-    rejected(larger, 2, "the world is larger than this node; use lierne_context_create_oob");
-    rejected(word, 1, "WORLD_SIZE is 'many', must be a whole number");
-    rejected(low, 1, "rank is 0 of a world of 0");
-    rejected(NULL, 0, "no launcher has set its variables");
-}
-
 /* --- strangers --- */
 
 static socklen_t address_of(struct sockaddr_un *address, const char *name, int rank) {
@@ -469,8 +189,8 @@ static void crowd(int sockets[CROWD], const struct sockaddr_un *address, socklen
 
 static socklen_t await_address(struct sockaddr_un *address, const char *name, int rank) {
     socklen_t length;
-    double deadline = now() + 20;
-    while ((length = address_of(address, name, rank)) < 12 && now() < deadline) {
+    double deadline = lierne_now() + 20;
+    while ((length = address_of(address, name, rank)) < 12 && lierne_now() < deadline) {
         usleep(1000);
     }
     return length;
@@ -582,8 +302,7 @@ int main(void) {
     unshare(CLONE_NEWNET);
     int before = addresses();
     srand(7);
-    reports =
-        mmap(NULL, 16 * sizeof *reports, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    open_reports();
     jobs_at_once();
     for (int i = 0; i < 3; i++) {
         one_name_twice();
@@ -597,15 +316,9 @@ int main(void) {
     for (int i = 0; i < 3; i++) {
         stopped(i);
     }
-    launchers();
-    restarted();
-    two_names_of_a_job();
-    bad_variables();
-    clear_variables();
     strangers();
     crowded();
     taken_by_another_user();
     CHECK(addresses() == before, "%d addresses are left", addresses() - before);
-    printf("%ld passed, %ld failed\n", counts[1], counts[0]);
-    return counts[0] != 0;
+    return process_counts();
 }

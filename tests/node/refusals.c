@@ -5,23 +5,19 @@
 #include "lierne/collective.h"
 #include "lierne/node.h"
 #include "lierne/sparse.h"
+#include "processes.h"
 
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { RANKS = 3, DENIED = 1, LONG = 60, COUNT = 40000, NARROW = 300000 };
@@ -41,22 +37,6 @@ typedef struct report {
 } report;
 
 static report *reports;
-static long counts[2];
-
-static bool check(int line, bool ok, const char *format, ...) {
-    va_list args;
-    counts[ok]++;
-    if (!ok) {
-        va_start(args, format);
-        printf("refusals.c:%d: ", line);
-        vprintf(format, args);
-        printf("\n");
-        va_end(args);
-        fflush(stdout);
-    }
-    return ok;
-}
-#define CHECK(ok, ...) check(__LINE__, (ok), __VA_ARGS__)
 
 /* The system call fails with EPERM from now on, as in a container. */
 static void deny(unsigned number) {
@@ -183,12 +163,7 @@ static bool run(refusal what, int nodes) {
     }
     for (int r = 0; r < RANKS; r++) {
         int status = 0;
-        for (int i = 0; waitpid(pids[r], &status, WNOHANG) == 0; i++) {
-            usleep(1000);
-            if (i == LONG * 1000) {
-                kill(pids[r], SIGKILL);
-            }
-        }
+        process_await(pids[r], LONG, &status);
         all &= CHECK(reports[r].ended && WIFEXITED(status), "rank %d: refusal %d: status %d: %s", r,
                      what, status, reports[r].message);
     }
@@ -245,8 +220,7 @@ static void two_nodes(void) {
 
 int main(void) {
     static const char refused[] = "shm is not used: the system refuses it to another rank";
-    reports = mmap(NULL, RANKS * sizeof *reports, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    reports = process_share(RANKS * sizeof *reports);
     expect(NOTHING, " 2 pulled, 0 in pieces\n", " 2 pulled, 0 in pieces\n");
     check_memory(LIERNE_OK, LIERNE_OK);
     expect(MEMFD, "without a name (memfd): Operation not permitted", refused);
@@ -262,6 +236,5 @@ int main(void) {
           reports[0].message);
     shm_alone();
     two_nodes();
-    printf("%ld passed, %ld failed\n", counts[1], counts[0]);
-    return counts[0] != 0;
+    return process_counts();
 }

@@ -4,13 +4,13 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/node.h"
+#include "processes.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,16 +28,10 @@ typedef struct report {
 } report;
 
 static report *reports;
-static long counts[2];
 
-static void check(bool ok, const char *what, const report *r) {
-    counts[ok]++;
-    if (!ok) {
-        printf("FAIL %s: %s after %d rounds and %g s: %s\n", what, lierne_status_name(r->status),
-               atomic_load(&r->rounds), r->seconds, r->message);
-        fflush(stdout);
-    }
-}
+#define CHECK_RANK(ok, what, r)                                                                    \
+    CHECK(ok, "%s: %s after %d rounds and %g s: %s", what, lierne_status_name((r)->status),        \
+          atomic_load(&(r)->rounds), (r)->seconds, (r)->message)
 
 /* Round k: word i of rank r is 5 i + r + k. */
 static lierne_status meet(lierne_window *w, int round, long *wrong) {
@@ -97,20 +91,6 @@ static void begin(pid_t *pids, const char *what, int number, double timeout) {
     }
 }
 
-/* Waits for a rank; kills one that hangs. */
-static bool await(pid_t pid) {
-    double deadline = lierne_now() + LONG;
-    while (waitpid(pid, NULL, WNOHANG) == 0) {
-        pass(2000);
-        if (lierne_now() > deadline) {
-            kill(pid, SIGKILL);
-            waitpid(pid, NULL, 0);
-            return false;
-        }
-    }
-    return true;
-}
-
 /* In some rounds the signal comes when ranks are between a notify and its wait. */
 static void interrupt(int number, int signal_number, double timeout, const char *text) {
     pid_t pids[RANKS];
@@ -128,30 +108,28 @@ static void interrupt(int number, int signal_number, double timeout, const char 
     for (int r = 0; r < RANKS; r++) {
         const report *own = &reports[r];
         if (r != victim) {
-            check(await(pids[r]), "a rank hangs", own);
-            check(own->status == LIERNE_ERR_PEER_FAILED || own->status == LIERNE_ERR_TIMEOUT,
-                  "a status", own);
-            check(own->wrong == 0, "a word of another round", own);
-            check(own->destroyed == LIERNE_OK && own->left == 0, "destroying", own);
-            check(own->seconds < timeout + 5, "a wait without a deadline", own);
+            CHECK_RANK(process_await(pids[r], LONG, NULL), "a rank hangs", own);
+            CHECK_RANK(own->status == LIERNE_ERR_PEER_FAILED || own->status == LIERNE_ERR_TIMEOUT,
+                       "a status", own);
+            CHECK_RANK(own->wrong == 0, "a word of another round", own);
+            CHECK_RANK(own->destroyed == LIERNE_OK && own->left == 0, "destroying", own);
+            CHECK_RANK(own->seconds < timeout + 5, "a wait without a deadline", own);
             said |= strstr(own->message, named) != NULL;
         }
     }
-    check(said, named, &reports[(victim + 1) % RANKS]);
+    CHECK_RANK(said, named, &reports[(victim + 1) % RANKS]);
     kill(pids[victim], SIGKILL);
     waitpid(pids[victim], NULL, 0);
 }
 
 int main(void) {
     srand(11);
-    reports = mmap(NULL, RANKS * sizeof *reports, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    reports = process_share(RANKS * sizeof *reports);
     for (int i = 0; i < 8; i++) {
         interrupt(i, SIGKILL, 20, "rank %d");
     }
     for (int i = 0; i < 2; i++) {
         interrupt(i, SIGSTOP, 0.5, "have not notified within 0.5 s: rank %d");
     }
-    printf("%ld passed, %ld failed\n", counts[1], counts[0]);
-    return counts[0] != 0;
+    return process_counts();
 }

@@ -1,5 +1,6 @@
 /* Random redistributions: see redistribute_case.h. */
 #include "unit/redistribute_case.h"
+#include "base/base.h"
 
 #include "routing.h"
 
@@ -511,4 +512,54 @@ int64_t redistribute_dot(const redistribute_case *c, int rank, lierne_direction 
     }
     free(own.at);
     return sum;
+}
+
+/* The output of a plan that owns it, for the places that an element belongs to. */
+static lierne_status take_shared(const redistribute_case *c, const lierne_plan *plan, int rank,
+                                 lierne_direction d, void *out) {
+    const void *result = NULL;
+    LIERNE_TRY(lierne_plan_get_shared_output(&result, plan, d));
+    if (result) {
+        redistribute_copy_owned(c, rank, d, out, result);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status execute(const redistribute_case *c, lierne_plan *plan, lierne_direction d,
+                             bool blocking, void *out, const void *in) {
+    lierne_request *request;
+    void *to = c->sharing >> d & 1 ? NULL : out;
+    if (blocking) {
+        return (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, to, in, NULL);
+    }
+    LIERNE_TRY(
+        (d ? lierne_plan_adjoint_begin : lierne_plan_forward_begin)(&request, plan, to, in, NULL));
+    return lierne_request_end(request);
+}
+
+const char *redistribute_run(const redistribute_case *c, lierne_plan *plan, int rank,
+                             lierne_direction d, int64_t *dot) {
+    int64_t n_in = 0, n_out = 0;
+    const char *wrong = NULL;
+    lierne_plan_get_elements(&n_in, &n_out, plan, d);
+    size_t size = lierne_dtype_size(c->dtype), in_bytes = (size_t)n_in * size;
+    size_t out_bytes = (size_t)n_out * size;
+    char *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1), *kept = malloc(in_bytes + 1);
+    memset(in, 0x7b, in_bytes);
+    redistribute_fill(c, rank, d, in);
+    memcpy(kept, in, in_bytes);
+    for (int round = 0; round < 3 && !wrong; round++) {
+        memset(out, 0xa5, out_bytes);
+        lierne_status status = execute(c, plan, d, round % 2 == 0, out, in);
+        if (status == LIERNE_OK && c->sharing >> d & 1) {
+            status = take_shared(c, plan, rank, d, out);
+        }
+        wrong = status == LIERNE_OK ? redistribute_check(c, rank, d, out) : lierne_last_error();
+    }
+    wrong = !wrong && memcmp(in, kept, in_bytes) ? "the input was changed" : wrong;
+    if (dot) {
+        *dot = !wrong && c->dtype == LIERNE_DTYPE_I64 ? redistribute_dot(c, rank, d, out) : 0;
+    }
+    free(in), free(out), free(kept);
+    return wrong;
 }

@@ -46,6 +46,10 @@ lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
 void redistribute_fill(const redistribute_case *c, int rank, lierne_direction d, void *in);
 const char *redistribute_check(const redistribute_case *c, int rank, lierne_direction d,
                                const void *out);
+/* Executes a direction of a rank's plan, blocking, then begun and ended, then again: what is wrong,
+ * NULL if nothing is. dot: as redistribute_dot, 0 if another dtype; may be NULL. Collective. */
+const char *redistribute_run(const redistribute_case *c, lierne_plan *plan, int rank,
+                             lierne_direction d, int64_t *dot);
 /* Copies the places of an output that an element belongs to. */
 void redistribute_copy_owned(const redistribute_case *c, int rank, lierne_direction d, void *out,
                              const void *from);
