@@ -8,7 +8,6 @@
 #include "lierne.h"
 #include "lierne/sim.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

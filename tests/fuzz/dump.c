@@ -5,7 +5,6 @@
 #include "fuzz/must.h"
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include "lierne/sim.h"
 #include "rank_threads.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The box, the brick of a rank and what there is of it. */
 typedef struct space {

@@ -5,7 +5,6 @@
  * swaps, unless the number of rows or swaps is the error. */
 #include "halo_case.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct trial {

@@ -1,12 +1,11 @@
 /* isolation.json: isolation, its composition, schedules that differ between ranks, launch order,
  * and the gate: one rank withholds its part of x until it has seen y complete. The file's ISO_E_*
  * names stand for statuses. */
+#include "collectives.h"
 #include "golden.h"
 #include "lierne/sim.h"
 #include "rank_threads.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -375,9 +374,8 @@ static lierne_status record_gate(lierne_schedule **s, lierne_plan *const *plans,
 static void run_gate(lierne_context *context, void *shared) {
     gate *g = shared;
     int rank = lierne_context_get_rank(context);
-    const lierne_all_reduce_spec spec = {.size = sizeof spec,
-                                         .count = 1,
-                                         .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_reduce_spec spec =
+        all_reduce_of(1, LIERNE_DTYPE_F32, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
     lierne_plan *plans[2] = {NULL, NULL};
     lierne_schedule *s = NULL;
     lierne_run *run = NULL;

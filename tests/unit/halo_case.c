@@ -2,7 +2,6 @@
  * because double has more than twice the digits of the other types. */
 #include "unit/halo_case.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 uint64_t halo_case_pick(uint64_t seed, uint64_t a, uint64_t b, uint64_t n) {

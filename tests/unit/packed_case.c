@@ -2,7 +2,6 @@
 #include "unit/packed_case.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int64_t packed_draw(packed_random *random, int64_t n) { /* xorshift64* */
     random->state ^= random->state >> 12;

@@ -11,7 +11,6 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SEEDS = 400, BOUNDS = 4000, MOST = 8 };

@@ -6,7 +6,6 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { PAIRS = 20000, PARTS = 4 };
 

@@ -1,5 +1,6 @@
 /* Which replica supplies whom: one of the own node where there is one, otherwise each in turn. */
 #include "base/base.h"
+#include "layouts.h"
 #include "lierne/redistribute.h"
 #include "unit/expect.h"
 
@@ -9,24 +10,11 @@ enum { WORLD = 8 };
 
 /* [b, h] = [8, 3] sharded over dp, replicas over tp. */
 static lierne_layout *layout(int64_t tp, int64_t dp) {
-    static const char *const names[2] = {"tp", "dp"};
-    const int64_t sizes[2] = {tp, dp}, shape[2] = {8, 3};
+    const mesh dims = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {tp, dp}};
+    const int64_t shape[2] = {8, 3};
     const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_REPLICATE},
                                             {.kind = LIERNE_PLACEMENT_SHARD}};
-    lierne_grid_spec grid = {
-        .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = WORLD};
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .naxes = 2,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_F32,
-                               .placements = placements};
-    lierne_grid *g;
-    lierne_layout *l;
-    assert_ok(lierne_grid_create(&g, &grid));
-    spec.grid = g;
-    assert_ok(lierne_layout_create(&l, &spec));
-    lierne_grid_destroy(g);
-    return l;
+    return layout_over(&dims, WORLD, LIERNE_DTYPE_F32, 2, shape, placements);
 }
 
 typedef void visit(int rank, const lierne_messages *recvs, const int *nodes);

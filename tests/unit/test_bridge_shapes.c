@@ -146,31 +146,16 @@ Test(bridge_shapes, gradient_and_output_over_cp_2) {
  * turns.
  */
 Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
-    static const char *const dims[3] = {"tp", "cp", "dp"};
     const int64_t shape[3] = {2, 4, 3};
     const int32_t map[8] = {0, 1, 0, 1, 1, 0, 1, 0};
     const lierne_placement placed[3] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1}};
-    lierne_grid_spec grid = {.size = sizeof grid,
-                             .ndims = 3,
-                             .names = dims,
-                             .sizes = (const int64_t[]){2, 2, 1},
-                             .world_size = 4};
-    lierne_grid *src, *dst;
+    lierne_grid *src = grid_of(4, 1, 1, 4), *dst = grid_of(2, 2, 1, 4);
     lierne_sim *sim;
     lierne_plan *plan;
-    assert_ok(lierne_grid_create(&dst, &grid));
-    grid.sizes = (const int64_t[]){4, 1, 1};
-    assert_ok(lierne_grid_create(&src, &grid));
-    lierne_bridge_spec spec = {.size = sizeof spec,
-                               .src = src,
-                               .dst = dst,
-                               .naxes = 3,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_F32,
-                               .sequence_axis = 1,
-                               .gradient_owner = LIERNE_GRADIENT_OWNER_ROWS,
-                               .row_owner = map,
-                               .dst_placements = placed};
+    lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
+    spec.row_owner = map;
+    spec.dst_placements = placed;
     assert_ok(lierne_sim_create(&sim, 4, NULL));
     for (int output = 0; output < 2; output++) {
         spec.output = (lierne_bridge_output)output;

@@ -5,12 +5,12 @@
 #include "lierne/node.h"
 #include "lierne/oob.h"
 #include "lierne/sim.h"
+#include "mesh.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <glob.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Called badly where there is MPI (tests/mpi/calls.c, rounds.c), a transport with communicators
@@ -77,11 +77,8 @@ typedef struct world {
 } world;
 
 static void open_world(world *w) {
-    static const char *const names[] = {"tp", "dp"};
-    static const int64_t sizes[] = {1, 1}, shape[] = {2, 3};
-    const lierne_grid_spec grid = {
-        .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = 1};
-    assert_ok(lierne_grid_create(&w->grid, &grid));
+    static const int64_t shape[] = {2, 3};
+    w->grid = grid_of(1, 1, 1, 1);
     assert_ok(lierne_sim_create(&w->sim, 1, NULL));
     w->context = lierne_sim_get_context(w->sim, 0);
     w->bridge = (lierne_bridge_spec){.size = sizeof w->bridge,

@@ -1,6 +1,8 @@
 /* Coalesced plans: the results of a model that uses nothing of the library, one by one and
  * coalesced, in both directions at once, with fewer messages. */
 #include "base/base.h"
+#include "bridge_plan.h"
+#include "collectives.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "mesh.h"
@@ -35,14 +37,10 @@ static void plan_all(world *w, int check) {
     assert_ok(lierne_sim_create(&w->sim, RANKS, &context));
     for (int r = 0; r < RANKS; r++) {
         for (int p = 0; p < PLANS; p++) {
-            lierne_bridge_spec spec = {.size = sizeof spec,
-                                       .src = src[p],
-                                       .dst = dst,
-                                       .naxes = 3,
-                                       .shape = shapes[p],
-                                       .dtype = dtypes[p],
-                                       .batch_axis = p % 2,
-                                       .sequence_axis = 1 - p % 2};
+            lierne_bridge_spec spec = bridge_spec_of(src[p], dst, shapes[p]);
+            spec.dtype = dtypes[p];
+            spec.batch_axis = p % 2;
+            spec.sequence_axis = 1 - p % 2;
             assert_ok(lierne_plan_create_bridge(&w->plans[r][p], lierne_sim_get_context(w->sim, r),
                                                 &spec));
         }
@@ -252,13 +250,7 @@ Test(coalesced, both_directions_at_once) {
  */
 Test(coalesced, plans_in_another_order_on_one_rank) {
     lierne_grid *src = grid_of(2, 1, 4, RANKS), *dst = grid_of(2, 4, 1, RANKS);
-    lierne_bridge_spec spec = {.size = sizeof spec,
-                               .src = src,
-                               .dst = dst,
-                               .naxes = 3,
-                               .shape = shapes[0],
-                               .dtype = LIERNE_DTYPE_F32,
-                               .sequence_axis = 1};
+    lierne_bridge_spec spec = bridge_spec_of(src, dst, shapes[0]);
     for (int odd = 0; odd < RANKS; odd++) {
         lierne_sim *sim;
         lierne_plan *plans[RANKS][3];
@@ -339,13 +331,7 @@ Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
 
 Test(coalesced, running_out_of_memory_leaves_nothing) {
     lierne_grid *g = grid_of(2, 1, 4, RANKS), *h = grid_of(2, 4, 1, RANKS);
-    lierne_bridge_spec spec = {.size = sizeof spec,
-                               .src = g,
-                               .dst = h,
-                               .naxes = 3,
-                               .shape = shapes[0],
-                               .dtype = LIERNE_DTYPE_F32,
-                               .sequence_axis = 1};
+    lierne_bridge_spec spec = bridge_spec_of(g, h, shapes[0]);
     lierne_status status = LIERNE_ERR_NO_MEMORY;
     for (size_t k = 1; status != LIERNE_OK; k++) {
         lierne_sim *sim;
@@ -370,9 +356,7 @@ Test(coalesced, running_out_of_memory_leaves_nothing) {
 /* 65,536 messages per plan: comparing each with all of the other plan takes 8,000,000,000 steps. */
 Test(coalesced, preparing_takes_time_in_proportion_to_the_messages) {
     enum { MANY = 65536 };
-    const lierne_all_to_all_spec spec = {.size = sizeof spec,
-                                         .count = 1,
-                                         .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_to_all_spec spec = all_to_all_of(1, LIERNE_DTYPE_F32);
     lierne_sim *sim;
     lierne_plan *plans[2];
     lierne_coalesced *coalesced;

@@ -1,6 +1,7 @@
 /* Every collective, dtype, reduction and number of ranks against its definition, both directions.
  */
 #include "base/base.h"
+#include "collectives.h"
 #include "rank_threads.h"
 #include "route_executor.h"
 #include "streams.h"
@@ -201,9 +202,7 @@ Test(collective, lists_of_ranks) {
 Test(collective, members_of_a_larger_world) {
     static const int members[3] = {2, 5, 11};
     const lierne_context_spec spec = {.size = sizeof spec, .members = members, .nmembers = 3};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = 1,
-                                           .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec gather = all_gather_of(1, LIERNE_DTYPE_I32);
     lierne_sim *sim;
     lierne_plan *plans[3];
     lierne_request *requests[3];
@@ -445,9 +444,7 @@ Test(collective, composed_to_an_all_reduce) {
                                                 .count = C,
                                                 .dtype = LIERNE_DTYPE_F32,
                                                 .reduction = LIERNE_REDUCTION_AVG};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = C,
-                                           .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_gather_spec gather = all_gather_of(C, LIERNE_DTYPE_F32);
     const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                            .count = N * C,
                                            .dtype = LIERNE_DTYPE_F32,

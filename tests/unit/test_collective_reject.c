@@ -3,6 +3,7 @@
  * tests/mpi/collective.c: ranks of a simulated world that plan before the bad one learn it later.
  */
 #include "base/base.h"
+#include "collectives.h"
 #include "unit/collective_case.h"
 #include "unit/collective_faults.h"
 #include "unit/expect.h"
@@ -101,9 +102,7 @@ static void check_getters(const lierne_plan *plan) {
 
 /* A plan that gathers, on one rank: it has an adjoint, and its output is the other one's input. */
 static lierne_plan *plan_gather(lierne_context *context) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec,
-                                         .count = 4,
-                                         .dtype = LIERNE_DTYPE_F64};
+    const lierne_all_gather_spec spec = all_gather_of(4, LIERNE_DTYPE_F64);
     lierne_plan *plan;
     assert_ok(lierne_plan_create_all_gather(&plan, context, &spec));
     return plan;
@@ -199,16 +198,13 @@ static void forward_opaque(lierne_plan *const *plans, const char *words) {
 
 /* What can only be copied is gathered and broadcast, and not summed. */
 Test(collective_reject, opaque_elements_have_no_sum) {
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = 2,
-                                           .dtype = LIERNE_DTYPE_BITS128};
+    const lierne_all_gather_spec gather = all_gather_of(2, LIERNE_DTYPE_BITS128);
     const lierne_broadcast_spec broadcast = {.size = sizeof broadcast,
                                              .count = 3,
                                              .dtype = LIERNE_DTYPE_BITS128,
                                              .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
-    const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
-                                           .count = 2,
-                                           .dtype = LIERNE_DTYPE_BITS8};
+    const lierne_all_reduce_spec reduce =
+        all_reduce_of(2, LIERNE_DTYPE_BITS8, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
     lierne_sim *sim;
     lierne_plan *plans[2], *none;
     assert_ok(lierne_sim_create(&sim, 2, NULL));

@@ -1,6 +1,7 @@
 /* Plans made of plans: which ones are rejected, and combined buffers; tests/golden and tests/mpi
  * compare their results with serial models. A world of one rank, so all ghosts are of own rows. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -98,23 +99,13 @@ Test(compose, rows_with_gaps_fit_the_same_rows_only) {
 
 /* A bridge of a tensor of three axes, then its rows: both ends report three axes. */
 Test(compose, shapes_of_plans_of_different_kinds) {
-    const char *names[] = {"tp", "cp", "dp"};
-    const int64_t sizes[] = {1, 1, 1};
-    const lierne_grid_spec g = {
-        .size = sizeof g, .ndims = 3, .names = names, .sizes = sizes, .world_size = 1};
     const int64_t shape[] = {2, 2, 3};
     lierne_sim *sim;
-    lierne_grid *grid;
+    lierne_grid *grid = grid_of(1, 1, 1, 1);
     lierne_plan *bridge, *plan, *rows;
     assert_ok(lierne_sim_create(&sim, 1, NULL));
-    assert_ok(lierne_grid_create(&grid, &g));
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = grid,
-                                     .dst = grid,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_I64,
-                                     .sequence_axis = 1};
+    lierne_bridge_spec spec = bridge_spec_of(grid, grid, shape);
+    spec.dtype = LIERNE_DTYPE_I64;
     assert_ok(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec));
     rows = wide(sim, 4, 3, 3);
     assert_ok(lierne_plan_create_composed(&plan, bridge, rows));

@@ -1,6 +1,7 @@
 /* A rank that destroys its context while the others do not: it gives up at its deadline. A rank
  * that calls later must not wait for it until its own deadline, and gets what was sent before. */
 #include "backend/oob/oob_state.h"
+#include "collectives.h"
 #include "lierne.h"
 #include "oob_ranks.h"
 #include "rank_threads.h"
@@ -64,9 +65,7 @@ static void *run(void *argument) {
     const actor *a = argument;
     departure *d = a->d;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
-    const lierne_broadcast_spec broadcast = {.size = sizeof broadcast,
-                                             .count = COUNT,
-                                             .dtype = LIERNE_DTYPE_F32};
+    const lierne_broadcast_spec broadcast = broadcast_of(COUNT, LIERNE_DTYPE_F32);
     lierne_context *context;
     lierne_plan *plan;
     if (oob_context(&context, d->way, d->world, d->name, a->rank, N, &spec) == LIERNE_OK &&

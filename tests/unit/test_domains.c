@@ -2,6 +2,7 @@
  * the context's or a group's, and for no others. Which groups a plan may be in. */
 #include "backend/sim/sim_transport.h"
 #include "base/base.h"
+#include "collectives.h"
 #include "rank_threads.h"
 #include "runtime/context/context.h"
 
@@ -58,11 +59,8 @@ static lierne_group *make_group(lierne_context *context, int n) {
 
 /* A sum in two stages, the second of which is not posted before the first is complete. */
 static lierne_status make_x(lierne_plan **x, lierne_context *context) {
-    const lierne_all_reduce_spec spec = {.size = sizeof spec,
-                                         .count = COUNT,
-                                         .dtype = LIERNE_DTYPE_I32,
-                                         .reduction = LIERNE_REDUCTION_SUM,
-                                         .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_reduce_spec spec =
+        all_reduce_of(COUNT, LIERNE_DTYPE_I32, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
     return lierne_plan_create_all_reduce(x, context, &spec);
 }
 

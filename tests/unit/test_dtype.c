@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 #include <lierne.h>
-#include <stdio.h>
 #include <string.h>
 
 static lierne_context *context;

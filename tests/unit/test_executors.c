@@ -5,6 +5,7 @@
 #include "backend/sim/sim_world.h"
 #include "base/base.h"
 #include "bridge_plan.h"
+#include "mesh.h"
 #include "runtime/context/context.h"
 #include "tasks.h"
 #include "unit/expect.h"
@@ -41,14 +42,9 @@ static const lierne_transport_streams streams = {.set = set_none, .met = met_non
  */
 static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, int n,
                                  bool messages) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t shape[3] = {n, ROWS, 1}, wide[3] = {1, 1, n}, narrow[3] = {1, n, 1};
-    lierne_grid *src, *dst;
-    lierne_grid_spec grid = {
-        .size = sizeof grid, .ndims = 3, .names = names, .sizes = wide, .world_size = n};
-    assert_ok(lierne_grid_create(&src, &grid));
-    grid.sizes = messages ? narrow : wide;
-    assert_ok(lierne_grid_create(&dst, &grid));
+    const int64_t shape[3] = {n, ROWS, 1};
+    lierne_grid *src = grid_of(1, 1, n, n);
+    lierne_grid *dst = messages ? grid_of(1, n, 1, n) : grid_of(1, 1, n, n);
     const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(src);

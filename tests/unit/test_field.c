@@ -1,7 +1,9 @@
 /* What ranks compare: the message has the first item that differs, never a hash of it. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "mesh.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -33,13 +35,8 @@ static void expect_mismatch(const lierne_bridge_spec *first, const lierne_bridge
 }
 
 static lierne_grid *grid(const char *cp, int64_t dp) {
-    const char *const names[] = {"tp", cp, "dp"};
-    const int64_t sizes[] = {1, RANKS / dp, dp};
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *g;
-    assert_ok(lierne_grid_create(&g, &spec));
-    return g;
+    const mesh m = {.ndims = 3, .names = {"tp", cp, "dp"}, .sizes = {1, RANKS / dp, dp}};
+    return mesh_grid(&m, RANKS);
 }
 
 Test(field, the_first_item_that_differs_is_named) {
@@ -50,16 +47,10 @@ Test(field, the_first_item_that_differs_is_named) {
         rows[i] = other_rows[i] = i % 5 % 2;
     }
     other_rows[17] = 1 - other_rows[17];
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = src,
-                                     .dst = dst,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .sequence_axis = 1,
-                                     .src_counts = counts,
-                                     .gradient_owner = LIERNE_GRADIENT_OWNER_ROWS,
-                                     .row_owner = rows};
+    lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
+    spec.src_counts = counts;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
+    spec.row_owner = rows;
     lierne_bridge_spec other = spec;
     other.max_inflight = 1;
     cr_assert_eq(plan_both(&spec, &other), LIERNE_OK, "0 and 1 mean the same");

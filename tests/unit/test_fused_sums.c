@@ -10,7 +10,6 @@
 
 #include <criterion/criterion.h>
 #include <lierne/sim.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 64 };

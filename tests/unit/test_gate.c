@@ -2,6 +2,7 @@
  * y complete. On two streams both complete; on one, y is behind x and cannot. Nothing is timed: the
  * order of causes decides, and the wait of the negative case is bounded. */
 #include "base/base.h"
+#include "collectives.h"
 #include "device_streams.h"
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -43,9 +44,7 @@ static void keep_shut(void *data) {
 
 static void create(gate *g, int world) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
     memory = test_device_stream_memory();
     memset(g, 0, sizeof *g);
     g->world = world;

@@ -3,22 +3,14 @@
 #include <lierne.h>
 #include <string.h>
 
+#include "mesh.h"
 #include "unit/expect.h"
 
 enum { WORLD = 16 };
 
 static lierne_grid *grid_at(int offset, int size, int world) {
-    static const char *const name = "dp";
-    const int64_t n = size;
-    const lierne_grid_spec spec = {.size = sizeof spec,
-                                   .ndims = 1,
-                                   .names = &name,
-                                   .sizes = &n,
-                                   .rank_offset = offset,
-                                   .world_size = world};
-    lierne_grid *grid;
-    assert_ok(lierne_grid_create(&grid, &spec));
-    return grid;
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {size}, .offset = offset};
+    return mesh_grid(&dp, world);
 }
 
 /* Up to four grids anywhere in the world, against a map of its ranks. */

@@ -1,5 +1,6 @@
 /* Groups on simulated worlds, a thread per rank: members, identity, budget and agreement. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "lierne/grid.h"
 #include "lierne/megatron.h"
 #include "unit/expect.h"
@@ -10,18 +11,11 @@
 
 static void groups_of_a_grid(lierne_context *context, void *shared) {
     group_state *s = shared;
-    const char *names[2] = {"tp", "dp"}, *dp = "dp";
-    const int64_t sizes[2] = {2, 3};
+    const mesh m = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {2, 3}, .offset = 1};
+    const char *dp = "dp";
     int ranks[6], ngroups, size, rank = lierne_context_get_rank(context);
-    lierne_grid_spec grid_spec = {.size = sizeof grid_spec,
-                                  .ndims = 2,
-                                  .names = names,
-                                  .sizes = sizes,
-                                  .rank_offset = 1,
-                                  .world_size = 8};
-    lierne_grid *grid;
+    lierne_grid *grid = mesh_grid(&m, 8);
     lierne_group *group;
-    NOTE(s, lierne_grid_create(&grid, &grid_spec) == LIERNE_OK);
     NOTE(s, lierne_grid_get_groups(ranks, &ngroups, &size, grid, NULL, &dp, 1) == LIERNE_OK);
     lierne_group_spec spec = group_spec_of("dp", ngroups, size, ranks);
     spec.priority = LIERNE_PRIORITY_HIGH;
@@ -134,26 +128,13 @@ Test(group, a_budget_is_kept_and_names_who_holds_it) {
  * although it has the same ranks and purpose. */
 static void shared_by_plans(lierne_context *context, void *shared) {
     group_state *s = shared;
-    const char *names[3] = {"tp", "cp", "dp"};
-    const int64_t from[3] = {1, 1, 4}, to[3] = {1, 2, 2}, shape[3] = {4, 4, 2};
-    lierne_grid_spec grid = {.size = sizeof grid, .ndims = 3, .names = names, .world_size = 4};
-    lierne_grid *src, *dst;
+    const int64_t shape[3] = {4, 4, 2};
+    lierne_grid *src = grid_of(1, 1, 4, 4), *dst = grid_of(1, 2, 2, 4);
     const int all[4] = {0, 1, 2, 3};
     lierne_group_spec spec = group_spec_of("gather", 2, 2, all);
     lierne_group *group;
     lierne_plan *plan;
-    grid.sizes = from;
-    NOTE(s, lierne_grid_create(&src, &grid) == LIERNE_OK);
-    grid.sizes = to;
-    NOTE(s, lierne_grid_create(&dst, &grid) == LIERNE_OK);
-    lierne_bridge_spec bridge = {.size = sizeof bridge,
-                                 .src = src,
-                                 .dst = dst,
-                                 .naxes = 3,
-                                 .shape = shape,
-                                 .batch_axis = 0,
-                                 .sequence_axis = 1,
-                                 .dtype = LIERNE_DTYPE_F32};
+    const lierne_bridge_spec bridge = bridge_spec_of(src, dst, shape);
     const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE,
                                            &bridge};
     NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_OK);

@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_RANKS    24
 #define MOST_MESSAGES 6 /* between two ranks */

@@ -1,6 +1,7 @@
 /* What a binding asks of its handles: a plan's context, dtype, kind and memory, opaque elements, a
  * rank that gives up, and a world destroyed with all that was made from it. */
 #include "base/base.h"
+#include "layouts.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "mesh.h"
@@ -45,25 +46,13 @@ static void expect_kind(lierne_context *context, lierne_plan *plan, const char *
 }
 
 Test(handles, a_plan_says_what_it_is) {
-    static const char *const names[2] = {"tp", "dp"};
-    static const int64_t ones[2] = {1, 1};
-    const lierne_placement placements[2] = {0};
+    const lierne_placement placements[3] = {{.kind = LIERNE_PLACEMENT_REPLICATE}};
     const int32_t owner[2] = {0};
     lierne_context *context;
-    lierne_grid *g;
-    lierne_layout *l;
+    lierne_grid *g = grid_of(1, 1, 1, 1);
+    lierne_layout *l = layout_on(g, LIERNE_DTYPE_I8, 2, shape, placements);
     lierne_plan *plans[8];
-    const lierne_grid_spec grid_spec = {
-        .size = sizeof grid_spec, .ndims = 2, .names = names, .sizes = ones, .world_size = 1};
     assert_ok(lierne_context_create_self(&context, NULL));
-    assert_ok(lierne_grid_create(&g, &grid_spec));
-    const lierne_layout_spec layout = {.size = sizeof layout,
-                                       .grid = g,
-                                       .naxes = 2,
-                                       .shape = shape,
-                                       .dtype = LIERNE_DTYPE_I8,
-                                       .placements = placements};
-    assert_ok(lierne_layout_create(&l, &layout));
     const lierne_redistribute_spec r = {.size = sizeof r, .src = l, .dst = l};
     const lierne_bridge_spec b = bridge_of(g, g, LIERNE_DTYPE_BF16);
     const lierne_megatron_spec m = {sizeof m, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, &b};

@@ -1,6 +1,7 @@
 /* The flight recorder: what it records, as JSON and as a file; files that are damaged in any way;
  * and dumps of hangs that are made here, entry by entry. Seeded hangs of whole jobs: tests/hang. */
 #include "base/base.h"
+#include "collectives.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/context/context.h"
@@ -30,9 +31,7 @@ typedef struct world {
 /* With files, where file is true. */
 static void open_world(world *w, bool file) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.2};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
     memset(w, 0, sizeof *w);
     w->in[0] = 5;
     if (file) {

@@ -2,6 +2,7 @@
  * has to send; the operation of a schedule that the culprit is in; the other contexts and jobs
  * whose dumps lie in the folder. */
 #include "base/base.h"
+#include "layouts.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/recorder/recorder.h"
@@ -18,22 +19,9 @@
 enum { RANKS = 3, TENSORS = 12, SHARD = 300000 };
 
 static lierne_layout *layout_of(lierne_placement placement) {
-    static const char *const names[] = {"dp"};
-    static const int64_t sizes[] = {RANKS}, shape[] = {RANKS * SHARD};
-    const lierne_grid_spec g = {
-        .size = sizeof g, .ndims = 1, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .naxes = 1,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_U8,
-                               .placements = &placement};
-    lierne_grid *grid;
-    lierne_layout *layout;
-    assert_ok(lierne_grid_create(&grid, &g));
-    spec.grid = grid;
-    assert_ok(lierne_layout_create(&layout, &spec));
-    lierne_grid_destroy(grid);
-    return layout;
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {RANKS}};
+    const int64_t shape[] = {RANKS * SHARD};
+    return layout_over(&dp, RANKS, LIERNE_DTYPE_U8, 1, shape, &placement);
 }
 
 /* Every tensor is a message of its own from each of the two other ranks: more messages than ranks

@@ -1,24 +1,19 @@
 /* Layouts: shapes, boxes and rejections, by hand. */
 #include "base/base.h"
+#include "layouts.h"
 #include "lierne.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-static lierne_grid *grid(int n, const char *const *names, const int64_t *sizes, int offset) {
-    lierne_grid *g;
-    lierne_grid_spec spec = {.size = sizeof spec,
-                             .ndims = n,
-                             .names = names,
-                             .sizes = sizes,
-                             .rank_offset = offset,
-                             .world_size = 64};
-    assert_ok(lierne_grid_create(&g, &spec));
+static lierne_grid *grid(const char *const *names, const int64_t *sizes, int offset) {
+    lierne_grid *g = grid_named(names, sizes, offset, 64);
+    cr_assert_not_null(g, "%s", lierne_last_error());
     return g;
 }
 
-static const char *const tcd[3] = {"tp", "cp", "dp"};
+static const char *const tcd[4] = {"tp", "cp", "dp"};
 static const int64_t two_each[3] = {2, 2, 2}, shape[3] = {5, 8, 3};
 
 static lierne_layout *layout(const lierne_grid *g, lierne_placement cp, uint32_t full) {
@@ -48,7 +43,7 @@ static void check(const lierne_layout *l, int rank, const int64_t *want, int64_t
 }
 
 Test(layout, uneven_shares_and_replicas) {
-    lierne_grid *g = grid(3, tcd, two_each, 8);
+    lierne_grid *g = grid(tcd, two_each, 8);
     lierne_layout *l = layout(g, (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE}, 0);
     check(l, 8, (int64_t[]){3, 8, 3}, 72);
     check(l, 15, (int64_t[]){2, 8, 3}, 48);
@@ -58,7 +53,7 @@ Test(layout, uneven_shares_and_replicas) {
 }
 
 Test(layout, zigzag_full_and_compact) {
-    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_grid *g = grid(tcd, two_each, 0);
     lierne_placement z = {.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .axis = 1};
     lierne_layout *compact = layout(g, z, 0), *full = layout(g, z, 2);
     lierne_box boxes[4];
@@ -79,7 +74,7 @@ Test(layout, zigzag_full_and_compact) {
 }
 
 Test(layout, rows_full_and_compact) {
-    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_grid *g = grid(tcd, two_each, 0);
     int32_t rows[40];
     for (int i = 0; i < 40; i++) {
         rows[i] = i % 8 == 3 || i == 0; /* cp 1 has row 3 of each sample and row 0 of the first */
@@ -96,35 +91,23 @@ Test(layout, rows_full_and_compact) {
 /* A map cuts nothing out of an axis: full storage is the shard that another dim leaves of it. */
 Test(layout, rows_of_an_empty_tensor_are_counted) {
     static const int32_t rows[4] = {0, 1, 1, 1};
-    const int64_t two = 2, empty[] = {2, 2, 0};
+    const int64_t empty[] = {2, 2, 0};
+    const mesh cp = {.ndims = 1, .names = {"cp"}, .sizes = {2}};
     const lierne_placement p = {.kind = LIERNE_PLACEMENT_SHARD_ROWS,
                                 .axis = 0,
                                 .axis2 = 1,
                                 .rows = rows};
-    const char *const name = "cp";
-    const lierne_grid_spec grid = {
-        .size = sizeof grid, .ndims = 1, .names = &name, .sizes = &two, .world_size = 2};
-    lierne_grid *g;
-    lierne_layout *l;
-    assert_ok(lierne_grid_create(&g, &grid));
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = g,
-                                     .naxes = 3,
-                                     .shape = empty,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .placements = &p};
-    assert_ok(lierne_layout_create(&l, &spec));
+    lierne_layout *l = layout_over(&cp, 2, LIERNE_DTYPE_F32, 3, empty, &p);
     for (int r = 0; r < 2; r++) {
         int64_t got[3];
         assert_ok(lierne_layout_get_shape(got, l, r));
         cr_assert(got[0] == (r ? 3 : 1) && got[1] == 1 && got[2] == 0);
     }
     lierne_layout_destroy(l);
-    lierne_grid_destroy(g);
 }
 
 Test(layout, full_rows_of_a_shard) {
-    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_grid *g = grid(tcd, two_each, 0);
     int32_t rows[40];
     for (int i = 0; i < 40; i++) {
         rows[i] = i % 8 == 3 || i % 8 == 6; /* cp 1 has rows 3 and 6 of each sample */
@@ -157,18 +140,11 @@ Test(layout, full_rows_of_a_shard) {
 }
 
 Test(layout, only_one_stage_holds) {
-    static const char *const names[2] = {"dp", "pp"};
-    lierne_grid *g = grid(2, names, two_each, 0);
+    static const char *const names[3] = {"dp", "pp"};
+    lierne_grid *g = grid(names, two_each, 0);
     lierne_placement p[2] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 0},
                              {.kind = LIERNE_PLACEMENT_AT, .at = 1}};
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .grid = g,
-                               .naxes = 3,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_F32,
-                               .placements = p};
-    lierne_layout *l;
-    assert_ok(lierne_layout_create(&l, &spec));
+    lierne_layout *l = layout_on(g, LIERNE_DTYPE_F32, 3, shape, p);
     check(l, 0, (int64_t[]){0, 0, 0}, 0);
     check(l, 3, (int64_t[]){2, 8, 3}, 48);
     lierne_layout_destroy(l), lierne_grid_destroy(g);
@@ -176,20 +152,13 @@ Test(layout, only_one_stage_holds) {
 
 /* Two dims cut one axis: the slower one first. */
 Test(layout, nested_shards_cut_slowest_first) {
-    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_grid *g = grid(tcd, two_each, 0);
     lierne_placement p[3] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
                              {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
                              {.kind = LIERNE_PLACEMENT_REPLICATE}};
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .grid = g,
-                               .naxes = 3,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_F32,
-                               .placements = p};
-    lierne_layout *l;
+    lierne_layout *l = layout_on(g, LIERNE_DTYPE_F32, 3, shape, p);
     lierne_box box;
     size_t n;
-    assert_ok(lierne_layout_create(&l, &spec));
     assert_ok(lierne_layout_get_boxes(&box, 1, &n, l, 2)); /* tp 0, cp 1 */
     cr_assert(n == 1 && box.start[1] == 4 && box.size[1] == 2);
     assert_ok(lierne_layout_get_boxes(&box, 1, &n, l, 1)); /* tp 1, cp 0 */
@@ -218,7 +187,7 @@ static void rejected(const lierne_grid *g, lierne_placement cp, uint32_t full, l
 }
 
 Test(layout, rejections_name_value_and_bound) {
-    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_grid *g = grid(tcd, two_each, 0);
     const int64_t counts[2] = {4, 3}, bad[2] = {-1, 9};
     int32_t rows[40] = {0};
 #define P(...) ((lierne_placement){__VA_ARGS__})
@@ -254,7 +223,7 @@ Test(layout, tensors_of_more_than_2_to_60_bytes_are_refused) {
                                          {2, (int64_t)1 << 58, 1},
                                          {0, (int64_t)1 << 58, 2},
                                          {2, 3, INT64_MAX}};
-    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_grid *g = grid(tcd, two_each, 0);
     lierne_placement p[3] = {{.kind = LIERNE_PLACEMENT_REPLICATE}};
     for (int i = 0; i < 4; i++) {
         lierne_layout_spec spec = {.size = sizeof spec,

@@ -1,5 +1,6 @@
 /* Share rules, the order of cuts and maps of one axis: by hand, and their errors. */
 #include "base/base.h"
+#include "layouts.h"
 #include "lierne/sim.h"
 #include "unit/expect.h"
 #include "unit/layout_case.h"
@@ -86,14 +87,8 @@ Test(layout_cuts, order_of_cuts_around_a_map_of_two_axes) {
         {EQUAL, .cut_order = 2}};
     const int64_t first[] = {0, 2, 1, 3}; /* x cuts first: x has 01 or 23, of which z takes one */
     lierne_grid *g = layout_case_grid(3, sizes, 0);
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = g,
-                                     .naxes = 2,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .placements = placements};
-    lierne_layout *l;
-    assert_ok(lierne_layout_create(&l, &spec));
+    lierne_layout *l = layout_on(g, LIERNE_DTYPE_F32, 2, shape, placements);
+    cr_assert_not_null(l, "%s", lierne_last_error());
     for (int r = 0; r < 4; r++) {
         lierne_box box;
         size_t n;

@@ -5,6 +5,7 @@
 #include <lierne/sim.h>
 
 #include "base/base.h"
+#include "layouts.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -16,7 +17,6 @@ enum { WORLD = 4 };
  * returns the report of a rank. */
 static lierne_report report_of(int sources, int64_t elements, const lierne_links *links,
                                const int *nodes, lierne_routing routing, int rank) {
-    const char *name = "tp";
     const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_SHARD},
                                             {.kind = LIERNE_PLACEMENT_REPLICATE}};
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes, .links = links};
@@ -26,22 +26,11 @@ static lierne_report report_of(int sources, int64_t elements, const lierne_links
     lierne_sim *sim;
     lierne_plan *plan;
     for (int i = 0; i < 2; i++) {
-        lierne_grid *grid;
-        const lierne_grid_spec g = {.size = sizeof g,
-                                    .ndims = 1,
-                                    .names = &name,
-                                    .sizes = (int64_t[]){i ? WORLD - sources : sources},
-                                    .rank_offset = i * sources,
-                                    .world_size = WORLD};
-        assert_ok(lierne_grid_create(&grid, &g));
-        const lierne_layout_spec l = {.size = sizeof l,
-                                      .grid = grid,
-                                      .naxes = 1,
-                                      .shape = &elements,
-                                      .dtype = LIERNE_DTYPE_F32,
-                                      .placements = &placements[i]};
-        assert_ok(lierne_layout_create(&layouts[i], &l));
-        lierne_grid_destroy(grid);
+        const mesh tp = {.ndims = 1,
+                         .names = {"tp"},
+                         .sizes = {i ? WORLD - sources : sources},
+                         .offset = i * sources};
+        layouts[i] = layout_over(&tp, WORLD, LIERNE_DTYPE_F32, 1, &elements, &placements[i]);
     }
     r.src = layouts[0], r.dst = layouts[1];
     assert_ok(lierne_sim_create(&sim, WORLD, &spec));

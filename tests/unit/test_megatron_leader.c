@@ -6,7 +6,6 @@
 #include "base/base.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

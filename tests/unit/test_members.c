@@ -5,10 +5,11 @@
 #include <lierne/sim.h>
 #include <malloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "bridge_plan.h"
+#include "layouts.h"
 #include "rank_threads.h"
 #include "runtime/context/context.h"
 #include "unit/expect.h"
@@ -178,30 +179,16 @@ Test(members, every_allocation_may_fail) {
 /* --- grids with a rank that is no member --- */
 
 static lierne_grid *grid_at(int offset, int tp, int dp, int world) {
-    static const char *const names[2] = {"tp", "dp"};
-    const int64_t sizes[2] = {tp, dp};
-    const lierne_grid_spec spec = {.size = sizeof spec,
-                                   .ndims = 2,
-                                   .names = names,
-                                   .sizes = sizes,
-                                   .rank_offset = offset,
-                                   .world_size = world};
-    lierne_grid *grid;
-    assert_ok(lierne_grid_create(&grid, &spec));
-    return grid;
+    const mesh m = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {tp, dp}, .offset = offset};
+    return mesh_grid(&m, world);
 }
 
 static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, int src, int dst,
                                  int world, bool megatron) {
     static const int64_t shape[3] = {4, 2, 2};
     lierne_grid *grids[2] = {grid_at(src, 2, 2, world), grid_at(dst, 1, 2, world)};
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = grids[0],
-                                     .dst = grids[1],
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .sequence_axis = -1};
+    lierne_bridge_spec spec = bridge_spec_of(grids[0], grids[1], shape);
+    spec.sequence_axis = -1;
     const lierne_megatron_spec reference = {.size = sizeof reference,
                                             .algorithm = LIERNE_MEGATRON_ALGORITHM_LEADER,
                                             .bridge = &spec};
@@ -237,19 +224,10 @@ Test(members, a_grid_with_a_rank_that_is_no_member) {
 }
 
 static lierne_layout *layout_at(int offset, int n) {
-    static const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_SHARD}};
-    static const int64_t shape[1] = {12};
-    lierne_grid *grid = grid_at(offset, n, 1, WORLD);
-    lierne_layout *layout;
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = 1,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_F32,
-                                     .placements = placements};
-    assert_ok(lierne_layout_create(&layout, &spec));
-    lierne_grid_destroy(grid);
-    return layout;
+    static const lierne_placement shard = {.kind = LIERNE_PLACEMENT_SHARD};
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {n}, .offset = offset};
+    const int64_t shape[1] = {12};
+    return layout_over(&dp, WORLD, LIERNE_DTYPE_F32, 1, shape, &shard);
 }
 
 Test(members, a_layout_with_a_rank_that_is_no_member) {

@@ -7,7 +7,6 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { SEEDS = 250, BOUNDS = 1000, RANKS = 8, NODES = 4 };
 

@@ -9,7 +9,6 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SEEDS = 400, UPDATES = 20, GARBAGE = 999999 };
 

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "mesh.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -24,10 +25,7 @@ typedef struct packed_spec {
 } packed_spec;
 
 static void open_spec(packed_spec *s) {
-    static const char *const names[] = {"cp", "dp"};
-    static const int64_t sizes[] = {2, 2};
-    const lierne_grid_spec grid = {
-        .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = 4};
+    const mesh dims = {.ndims = 2, .names = {"cp", "dp"}, .sizes = {2, 2}};
     *s = (packed_spec){.cu = {0, 6, 9, 16},
                        .padded = {0, 8, 12, 20},
                        .order = {0, 1, 2},
@@ -40,7 +38,7 @@ static void open_spec(packed_spec *s) {
     s->packing = (lierne_packing){.size = sizeof s->packing,
                                   .cu_seqlens_padded = s->padded,
                                   .owner = s->owner};
-    assert_ok(lierne_grid_create(&s->grid, &grid));
+    s->grid = mesh_grid(&dims, 4);
     s->spec = (lierne_layout_spec){.size = sizeof s->spec,
                                    .grid = s->grid,
                                    .naxes = 2,

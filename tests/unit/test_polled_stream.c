@@ -3,6 +3,7 @@
  * few times. A transport that is not made for such memory gets only what travels, in host memory;
  * one that is gets the buffers. */
 #include "backend/sim/sim_transport.h"
+#include "collectives.h"
 #include "runtime/context/context.h"
 #include "tasks.h"
 #include "unit/expect.h"
@@ -75,12 +76,10 @@ typedef struct world {
 
 static void open_world(world *w, bool aware, bool two_shot) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 2};
-    const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_F32,
-                                           .algorithm = two_shot
-                                                            ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
-                                                            : LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT};
+    const lierne_all_reduce_spec reduce =
+        all_reduce_of(COUNT, LIERNE_DTYPE_F32,
+                      two_shot ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
+                               : LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT);
     arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     used = 0;
     memory = test_device_memory;

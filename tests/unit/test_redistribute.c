@@ -1,4 +1,6 @@
 /* Redistribution between any two layouts: random ones against a model, and every rejection. */
+#include "bridge_plan.h"
+#include "layouts.h"
 #include "unit/expect.h"
 #include "unit/redistribute_case.h"
 
@@ -7,7 +9,6 @@
 #include "route/route.h"
 
 #include <criterion/criterion.h>
-#include <criterion/parameterized.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,16 +148,8 @@ Test(redistribute, blocking_equals_begin_and_end) {
         random_redistribute(&c, seed, 1);
         cr_assert_eq(redistribute_plan(&plan, &c, self), LIERNE_OK, "%s", lierne_last_error());
         for (int d = 0; d < 2; d++) {
-            buffers b;
-            open_buffers(&b, &c, &plan, (lierne_direction)d);
-            memset(b.out[0], 0xa5, b.bytes[0]);
-            cr_assert_eq((d ? lierne_plan_adjoint : lierne_plan_forward)(plan, b.out[0], b.in[0],
-                                                                         NULL),
-                         LIERNE_OK);
-            const char *wrong = redistribute_check(&c, 0, (lierne_direction)d, b.out[0]);
+            const char *wrong = redistribute_run(&c, plan, 0, (lierne_direction)d, NULL);
             cr_assert(!wrong, "seed %llu: %s", (unsigned long long)seed, wrong);
-            free(b.in[0]);
-            free(b.out[0]);
         }
         lierne_plan_destroy(plan);
     }
@@ -170,23 +163,10 @@ enum { WORLD = 4 };
 
 /* [6, 4] f32 over two dims of two ranks each. */
 static lierne_layout *layout_of(lierne_placement x, lierne_placement y) {
-    static const char *const names[2] = {"x", "y"};
-    const int64_t sizes[2] = {2, 2}, shape[2] = {6, 4};
+    const mesh dims = {.ndims = 2, .names = {"x", "y"}, .sizes = {2, 2}};
+    const int64_t shape[2] = {6, 4};
     const lierne_placement placements[2] = {x, y};
-    const lierne_grid_spec g = {
-        .size = sizeof g, .ndims = 2, .names = names, .sizes = sizes, .world_size = WORLD};
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .naxes = 2,
-                               .shape = shape,
-                               .dtype = LIERNE_DTYPE_F32,
-                               .placements = placements};
-    lierne_grid *grid;
-    lierne_layout *layout;
-    assert_ok(lierne_grid_create(&grid, &g));
-    spec.grid = grid;
-    assert_ok(lierne_layout_create(&layout, &spec));
-    lierne_grid_destroy(grid);
-    return layout;
+    return layout_over(&dims, WORLD, LIERNE_DTYPE_F32, 2, shape, placements);
 }
 
 static const lierne_placement replicate, shard = {.kind = LIERNE_PLACEMENT_SHARD},
@@ -278,29 +258,16 @@ Test(redistribute, a_rank_makes_its_route_alone) {
 /* Many ranks that all hold what they need: a rank copies its own and plans in a short time. */
 Test(redistribute, many_replicas_are_planned_in_a_short_time, .timeout = 10) {
     const int64_t n = 1 << 16;
-    const char *const name = "dp";
-    const lierne_grid_spec g = {
-        .size = sizeof g, .ndims = 1, .names = &name, .sizes = &n, .world_size = n};
-    lierne_grid *grid;
-    lierne_layout *src, *dst;
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {n}};
+    lierne_layout *src = layout_over(&dp, n, LIERNE_DTYPE_F32, 1, &n, &replicate);
+    lierne_layout *dst = layout_over(&dp, n, LIERNE_DTYPE_F32, 1, &n, &shard);
     lierne_route *route;
-    assert_ok(lierne_grid_create(&grid, &g));
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .grid = grid,
-                               .naxes = 1,
-                               .shape = &n,
-                               .dtype = LIERNE_DTYPE_F32,
-                               .placements = &replicate};
-    assert_ok(lierne_layout_create(&src, &spec));
-    spec.placements = &shard;
-    assert_ok(lierne_layout_create(&dst, &spec));
     assert_ok(lierne_route_create_redistribute(&route, NULL, src, dst, 5, NULL));
     cr_assert(route->stages.count == 1 && route->stages.at[0].copies.count == 1);
     cr_assert(route->stages.at[0].sends.count == 0 && route->stages.at[0].recvs.count == 0);
     lierne_route_destroy(route);
     lierne_layout_destroy(src);
     lierne_layout_destroy(dst);
-    lierne_grid_destroy(grid);
 }
 
 static void route_rejected(const lierne_layout *src, const lierne_layout *dst, int rank,
@@ -331,24 +298,12 @@ Test(redistribute, routes_that_do_not_exist) {
  */
 
 Test(redistribute, a_bridge_is_a_redistribution_of_its_layouts) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t src_sizes[3] = {2, 1, 4}, dst_sizes[3] = {2, 2, 2}, shape[3] = {8, 4, 3};
-    lierne_grid_spec g = {
-        .size = sizeof g, .ndims = 3, .names = names, .sizes = src_sizes, .world_size = 8};
-    lierne_grid *src, *dst;
-    assert_ok(lierne_grid_create(&src, &g));
-    g.sizes = dst_sizes;
-    assert_ok(lierne_grid_create(&dst, &g));
+    const int64_t shape[3] = {8, 4, 3};
+    lierne_grid *src = grid_of(2, 1, 4, 8), *dst = grid_of(2, 2, 2, 8);
     for (int owner = LIERNE_GRADIENT_OWNER_PARTIAL; owner <= LIERNE_GRADIENT_OWNER_CONTIGUOUS;
          owner++) {
-        const lierne_bridge_spec spec = {.size = sizeof spec,
-                                         .src = src,
-                                         .dst = dst,
-                                         .naxes = 3,
-                                         .shape = shape,
-                                         .dtype = LIERNE_DTYPE_F32,
-                                         .sequence_axis = 1,
-                                         .gradient_owner = (lierne_gradient_owner)owner};
+        lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
+        spec.gradient_owner = (lierne_gradient_owner)owner;
         lierne_layout *l[3];
         lierne_sim *sim;
         lierne_plan *plan;

@@ -1,5 +1,6 @@
 /* Specs of a redistribution that cannot be planned, ranks that disagree, and memory that runs out.
  */
+#include "mesh.h"
 #include "unit/expect.h"
 #include "unit/redistribute_case.h"
 
@@ -39,24 +40,20 @@ static variant usual(void) {
 }
 
 static lierne_layout *make(const variant *v) {
-    static const char *const names[2] = {"x", "y"};
     const lierne_placement placements[2] = {v->x, v->y};
-    const lierne_grid_spec g = {.size = sizeof g,
-                                .ndims = 2,
-                                .names = names,
-                                .sizes = v->sizes,
-                                .rank_offset = v->offset,
-                                .world_size = v->world};
-    lierne_layout_spec spec = {.size = sizeof spec,
-                               .naxes = v->naxes,
-                               .shape = v->shape,
-                               .dtype = v->dtype,
-                               .placements = placements,
-                               .full_axes = v->full_axes};
-    lierne_grid *grid;
+    const mesh m = {.ndims = 2,
+                    .names = {"x", "y"},
+                    .sizes = {v->sizes[0], v->sizes[1]},
+                    .offset = v->offset};
+    lierne_grid *grid = mesh_grid(&m, v->world);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = v->naxes,
+                                     .shape = v->shape,
+                                     .dtype = v->dtype,
+                                     .placements = placements,
+                                     .full_axes = v->full_axes};
     lierne_layout *layout;
-    assert_ok(lierne_grid_create(&grid, &g));
-    spec.grid = grid;
     assert_ok(lierne_layout_create(&layout, &spec));
     lierne_grid_destroy(grid);
     return layout;

@@ -3,6 +3,7 @@
 #include "bridge_plan.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "mesh.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -18,15 +19,9 @@ typedef struct world {
 
 /* A sample on each rank; the output is both. */
 static void open_world(world *w, double timeout) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    static const int64_t shape[3] = {2, ROWS, 1}, wide[3] = {1, 1, 2}, narrow[3] = {1, 2, 1};
+    static const int64_t shape[3] = {2, ROWS, 1};
     const lierne_context_spec context = {.size = sizeof context, .timeout = timeout};
-    lierne_grid *src, *dst;
-    lierne_grid_spec grid = {
-        .size = sizeof grid, .ndims = 3, .names = names, .sizes = wide, .world_size = RANKS};
-    assert_ok(lierne_grid_create(&src, &grid));
-    grid.sizes = narrow;
-    assert_ok(lierne_grid_create(&dst, &grid));
+    lierne_grid *src = grid_of(1, 1, 2, RANKS), *dst = grid_of(1, 2, 1, RANKS);
     const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     assert_ok(lierne_sim_create(&w->sim, RANKS, &context));
     for (int r = 0; r < RANKS; r++) {

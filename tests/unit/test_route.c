@@ -8,7 +8,6 @@
 #include "lierne/sim.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 Test(route, loops_that_run_together_are_joined) {

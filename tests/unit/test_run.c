@@ -1,13 +1,13 @@
 /* Runs of schedules on simulated worlds, a thread per rank: isolated traffic overlaps, data and
  * adjoints are exact, groups are shared and freed, errors are the same on every rank. */
 #include "base/base.h"
+#include "collectives.h"
 #include "lierne/collective.h"
 #include "lierne/schedule.h"
 #include "rank_threads.h"
-#include "unit/expect.h"
+#include "unit/ranks.h"
 
 #include <criterion/criterion.h>
-#include <stdatomic.h>
 #include <string.h>
 
 enum { RANKS = 4, COUNT = 6, OPS = 5 };
@@ -22,13 +22,8 @@ typedef struct state {
 
 static void run_ranks(void (*work)(lierne_context *, void *), state *s, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    size_t before = lierne_mem_live();
-    lierne_sim *sim;
-    assert_ok(lierne_sim_create(&sim, RANKS, &spec));
-    rank_threads(sim, RANKS, work, s);
+    ranks_run(RANKS, &spec, work, s);
     cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
-    assert_ok(lierne_sim_destroy_all(sim));
-    cr_assert_eq(lierne_mem_live(), before);
 }
 
 /* One layer: parameters are gathered while tokens go to the experts and back. Operation 2 is the
@@ -43,15 +38,9 @@ typedef struct layer {
 } layer;
 
 static void make_plans(layer *l, lierne_context *context, state *s) {
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
-    const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
-                                             .count = COUNT,
-                                             .dtype = LIERNE_DTYPE_I32};
-    const lierne_reduce_scatter_spec scatter = {.size = sizeof scatter,
-                                                .count = COUNT,
-                                                .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
+    const lierne_all_to_all_spec exchange = all_to_all_of(COUNT, LIERNE_DTYPE_I32);
+    const lierne_reduce_scatter_spec scatter = reduce_scatter_of(COUNT, LIERNE_DTYPE_I32);
     NOTE(s, lierne_plan_create_all_gather(&l->plans[0], context, &gather) == LIERNE_OK);
     NOTE(s, lierne_plan_create_all_to_all(&l->plans[1], context, &exchange) == LIERNE_OK);
     NOTE(s, lierne_plan_create_all_to_all(&l->plans[3], context, &exchange) == LIERNE_OK);

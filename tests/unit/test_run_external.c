@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "lierne/schedule.h"
 #include "rank_threads.h"
-#include "unit/expect.h"
+#include "unit/ranks.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -18,13 +18,8 @@ typedef struct state {
 
 static void run_ranks(void (*work)(lierne_context *, void *), state *s, int max_groups) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20, .max_groups = max_groups};
-    size_t before = lierne_mem_live();
-    lierne_sim *sim;
-    assert_ok(lierne_sim_create(&sim, RANKS, &spec));
-    rank_threads(sim, RANKS, work, s);
+    ranks_run(RANKS, &spec, work, s);
     cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
-    assert_ok(lierne_sim_destroy_all(sim));
-    cr_assert_eq(lierne_mem_live(), before);
 }
 
 static void add(lierne_schedule *s, lierne_operation_kind kind, int group, int64_t count,

@@ -2,6 +2,7 @@
  * ring, and the trace has an arrow from each send to its receive; a plan that leaves the group of
  * its operation is rejected on every rank, before anything moves. */
 #include "base/base.h"
+#include "collectives.h"
 #include "lierne/collective.h"
 #include "lierne/schedule.h"
 #include "rank_threads.h"
@@ -9,7 +10,6 @@
 
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,9 +175,8 @@ Test(run_messages, arrows_lead_from_each_send_to_its_receive) {
 /* Rank 2 is in no group, and the plan of the operation needs it. */
 static void leaves(lierne_context *context, void *shared) {
     static const int two[2] = {0, 1};
-    const lierne_all_reduce_spec spec = {.size = sizeof spec,
-                                         .count = COUNT,
-                                         .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_reduce_spec spec =
+        all_reduce_of(COUNT, LIERNE_DTYPE_I32, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
     state *s = shared;
     int rank = lierne_context_get_rank(context);
     lierne_plan *plan;

@@ -9,8 +9,6 @@
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { RANKS = 5, GROUPS = 4, OPS = 8, STATES = 1 << 12, PROGRAMS = 3000 };
 

@@ -1,5 +1,6 @@
 /* Tensor sets: random ones against a model, the balance of what holders send, messages that are
  * shared, and every rejection. */
+#include "layouts.h"
 #include "unit/expect.h"
 #include "unit/set_case.h"
 
@@ -117,23 +118,9 @@ enum { HOLDERS = 4, WORLD = 7, TENSORS = 602 };
 /* [rows, 64] i64 on `ranks` ranks from rank `offset` on. */
 static lierne_layout *layout_of(int64_t rows, int64_t ranks, int offset, lierne_placement p,
                                 lierne_dtype dtype) {
-    static const char *const names[1] = {"x"};
+    const mesh x = {.ndims = 1, .names = {"x"}, .sizes = {ranks}, .offset = offset};
     const int64_t shape[2] = {rows, 64};
-    const lierne_grid_spec g = {.size = sizeof g,
-                                .ndims = 1,
-                                .names = names,
-                                .sizes = &ranks,
-                                .rank_offset = offset,
-                                .world_size = WORLD};
-    lierne_layout_spec spec = {
-        .size = sizeof spec, .naxes = 2, .shape = shape, .dtype = dtype, .placements = &p};
-    lierne_layout *layout = NULL;
-    lierne_grid *grid;
-    assert_ok(lierne_grid_create(&grid, &g));
-    spec.grid = grid;
-    assert_ok(lierne_layout_create(&layout, &spec));
-    lierne_grid_destroy(grid);
-    return layout;
+    return layout_over(&x, WORLD, dtype, 2, shape, &p);
 }
 
 static const lierne_placement replicate = {.kind = LIERNE_PLACEMENT_REPLICATE};

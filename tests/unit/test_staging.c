@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bridge_plan.h"
+#include "mesh.h"
 #include "unit/expect.h"
 
 enum { S = 2048, B = 6, H = 512, RANKS = 6 };
@@ -72,31 +74,22 @@ static void check_memory(const lierne_plan *plan, lierne_direction d, int peers)
     cr_expect_eq(report.received_bytes, report.min_bytes);
 }
 
-static lierne_grid *grid_of(int dp) {
-    lierne_grid *grid = NULL;
-    static const char *const names[] = {"dp", "tp"};
-    const int64_t sizes[] = {dp, RANKS / dp};
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 2, .names = names, .sizes = sizes, .world_size = RANKS};
-    assert_ok(lierne_grid_create(&grid, &spec));
-    return grid;
+static lierne_grid *grid_of_dp(int dp) {
+    const mesh m = {.ndims = 2, .names = {"dp", "tp"}, .sizes = {dp, RANKS / dp}};
+    return mesh_grid(&m, RANKS);
 }
 
 static void try_bridge(int src_dp, int dst_dp) {
     static const int64_t shape[] = {S, B, H};
     lierne_sim *sim;
     side x;
-    lierne_grid *src = grid_of(src_dp), *dst = grid_of(dst_dp);
+    lierne_grid *src = grid_of_dp(src_dp), *dst = grid_of_dp(dst_dp);
     assert_ok(lierne_sim_create(&sim, RANKS, NULL));
     for (int r = 0; r < RANKS; r++) {
-        const lierne_bridge_spec spec = {.size = sizeof spec,
-                                         .src = src,
-                                         .dst = dst,
-                                         .naxes = 3,
-                                         .shape = shape,
-                                         .dtype = LIERNE_DTYPE_U8,
-                                         .batch_axis = 1,
-                                         .sequence_axis = 0};
+        lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
+        spec.dtype = LIERNE_DTYPE_U8;
+        spec.batch_axis = 1;
+        spec.sequence_axis = 0;
         assert_ok(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec));
         x.in[r] = malloc((size_t)S * B * H);
         x.out[r] = malloc((size_t)S * B * H);

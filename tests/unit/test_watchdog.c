@@ -1,6 +1,7 @@
 /* Calls that go on after lierne_request_end: on a device that is played, whose events pass when the
  * test says so. What fails then is found by the watchdog, kills the context, and is told by a query
  * and by the next call. */
+#include "collectives.h"
 #include "plan/object.h"
 #include "runtime/context/context.h"
 #include "runtime/execute/execution.h"
@@ -146,9 +147,7 @@ static const lierne_transport_watched watched = {.check = check_nothing,
 
 static lierne_context *open_device(lierne_plan **plan, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32};
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
     lierne_context *context;
     recorded = passed = broken = aborted = entered = 0;
     memset(advancing, 0, sizeof advancing);
