@@ -9,25 +9,10 @@ build=${1:?usage: run.sh BUILD [quick|TEXT...]}
 shift
 here=$(dirname "$0")
 mpirun=${MPIRUN:-mpirun}
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+. "$here/../verdict.sh"
 # The C library would map and unmap Open MPI's scratch memory in every reduction. Its limit for the
 # first of these is 32 MiB, hence the second.
 export MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296
-
-passed=0
-failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-count() { # count STATUS: adds up the last line of the log
-    local line
-    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-    [ -n "$line" ] || line="0 passed, 1 failed"
-    passed=$((passed + ${line%% *}))
-    line=${line#*, }
-    failed=$((failed + ${line%% *}))
-    [ "$1" -eq 0 ] || [ "${line%% *}" -ne 0 ] || failed=$((failed + 1))
-}
 
 quick= csv=
 [ "${1:-}" = quick ] && quick=quick
@@ -41,14 +26,14 @@ if [ -n "$csv" ]; then
 fi
 [ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder"
 for program in ${without_titles:-}; do
-    timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
-    count "${PIPESTATUS[0]}"
+    timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$work/log"
+    adds "${PIPESTATUS[0]}" "$work/log" >&2
 done
 for program in bridge collective sparse; do
     [ -x "$build/tests/bench/$program" ] || continue # no MPI
     for n in 2 4 8; do
-        timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$log" | show
-        count "${PIPESTATUS[0]}"
+        timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$work/log" | show
+        adds "${PIPESTATUS[0]}" "$work/log" >&2
     done
 done
 if [ -n "$quick$csv" ]; then
@@ -66,5 +51,4 @@ else
     echo "no PyTorch: the gloo recipe was left out"
 fi
 if [ -n "$csv" ]; then exec >&2; fi
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" != 0 ]
+verdicts && [ "$passed" != 0 ]

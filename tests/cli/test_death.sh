@@ -5,23 +5,18 @@
 # nothing behind.
 set -u
 build=${1:?usage: test_death.sh BUILD}
-passed=0
-failed=0
-ok() { passed=$((passed + 1)); }
-no() {
-    failed=$((failed + 1))
-    echo "$*"
-}
+. "$(dirname "$0")/../verdict.sh"
+ok() { verdict 0; }
+no() { verdict 1 "$*"; }
 if [ ! -x "$build/tests/mpi/peers" ]; then
     echo "skipped: there is no MPI, or the programs of tests/mpi are not built"
     echo "0 passed, 0 failed"
     exit 0
 fi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-dir=$(mktemp -d)
+dir=$work
 # What Open MPI leaves of killed jobs lies in folders of this run: other jobs' files look the same.
 segments=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
-trap 'rm -rf "$dir" "$segments"' EXIT
+trap 'rm -rf "$work" "$segments"' EXIT
 export OMPI_MCA_orte_tmpdir_base=$dir OMPI_MCA_btl_vader_backing_directory=$segments
 
 # wait_for SECONDS FILE...: until all of them exist.
@@ -104,5 +99,4 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
 done
 after=$(ls /dev/shm 2>/dev/null | grep -c lierne)
 if [ "$before" -eq "$after" ]; then ok; else no "segments left in /dev/shm"; fi
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+verdicts

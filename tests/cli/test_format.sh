@@ -15,24 +15,16 @@ if [ -z "$program" ]; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-passed=0
-failed=0
+. tests/verdict.sh
 
 # The check itself must be able to fail.
-if printf 'int  f(void){return 0;}\n' | "$program" --dry-run -Werror --assume-filename=src/x.c 2>/dev/null; then
-    failed=$((failed + 1))
-    echo "FAIL a file with other formatting is not found"
-else
-    passed=$((passed + 1))
-fi
+! printf 'int  f(void){return 0;}\n' | "$program" --dry-run -Werror --assume-filename=src/x.c 2>/dev/null
+verdict $? "a file with other formatting is found"
 
 mapfile -t files < <(find include src tests examples -name '*.c' -o -name '*.h' | sort)
 changed=$("$program" --dry-run -Werror "${files[@]}" 2>&1 | sed -n 's/^\([^:]*\):[0-9].*error: .*/\1/p' | sort -u)
 for file in $changed; do
-    echo "FAIL make format would change $file"
-    failed=$((failed + 1))
+    verdict 1 "make format would change $file"
 done
 [ ${#files[@]} -gt 0 ] && passed=$((passed + ${#files[@]} - failed))
-
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+verdicts

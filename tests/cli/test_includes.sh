@@ -4,13 +4,9 @@
 # the process or prints.
 set -u
 build=${1:?usage: test_includes.sh BUILD}
-passed=0
-failed=0
-ok() { passed=$((passed + 1)); }
-no() {
-    failed=$((failed + 1))
-    echo "$*"
-}
+. "$(dirname "$0")/../verdict.sh"
+ok() { verdict 0; }
+no() { verdict 1 "$*"; }
 
 # Each module may include itself and what stands before it. Back ends and planners do not include their
 # neighbours, but for the pairs in `neighbours`; the table in docs/architecture.md has the same.
@@ -82,8 +78,7 @@ upward=$(check_modules .)
 if [ -z "$upward" ]; then ok; else no "$upward"; fi
 
 # The check itself must be able to fail.
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+dir=$work
 mkdir -p "$dir"/src/{base,tool,plan/halo,runtime/context,backend/sim}
 echo '#include "grid/grid.h"' >"$dir/src/base/x.c"
 echo '#include "base/base.h"' >"$dir/src/tool/y.c"
@@ -153,5 +148,4 @@ if [ -f "$build/liblierne_mpi.a" ]; then
     if [ -z "$bad" ]; then ok; else no "liblierne_mpi uses: $bad"; fi
 fi
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+verdicts

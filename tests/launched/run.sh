@@ -4,10 +4,7 @@
 # passed, N failed. A launch that hangs, crashes or prints no count is one more failure.
 set -u
 build=${1:?usage: run.sh BUILD}
-passed=0
-failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+. "$(dirname "$0")/../verdict.sh"
 
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
@@ -20,20 +17,9 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
 }
 
 launch() { # launch RANKS PROGRAM
-    local count bad status
-    timeout -k 5 600 "$build/tests/launched/launch" "$1" "$build/tests/launched/$2" >"$log" 2>&1 </dev/null
-    status=$?
-    count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-    bad=$(cut -d' ' -f3 <<<"$count")
-    if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
-        count="0 passed, 1 failed (exit status $status)"
-    fi
+    timeout -k 5 600 "$build/tests/launched/launch" "$1" "$build/tests/launched/$2" >"$work/log" 2>&1 </dev/null
+    adds $? "$work/log"
     echo "launched $2 on $1: $count"
-    passed=$((passed + $(cut -d' ' -f1 <<<"$count")))
-    if [ "$(cut -d' ' -f3 <<<"$count")" != 0 ]; then
-        failed=$((failed + $(cut -d' ' -f3 <<<"$count")))
-        head -n 30 "$log" | sed 's/^/    /'
-    fi
 }
 
 for program in "$build"/tests/launched/*; do
@@ -62,5 +48,4 @@ for run in "4 golden" "4 inflight" "3 general"; do
     # shellcheck disable=SC2086
     LIERNE_TEST_EXECUTOR=staged launch $run
 done
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" != 0 ]
+verdicts && [ "$passed" != 0 ]

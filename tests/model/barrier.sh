@@ -8,10 +8,7 @@ for tool in spin gcc python3; do
     command -v $tool >/dev/null || { echo "no $tool: left out"; echo "0 passed, 0 failed"; exit 0; }
 done
 model=$PWD/tests/model/barrier.pml
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
+. tests/verdict.sh
 
 # flags PROTOCOL: the name in the golden file, as -D of the model.
 flags() {
@@ -50,21 +47,12 @@ check() {
         got_bad=none
         cat spin.log
     fi
-    if [ "$got_bad $got_deadlock" = "$bad $deadlock" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "$name, $ranks ranks, $rounds rounds: bad read $got_bad, must be $bad; deadlock" \
-            "$got_deadlock, must be $deadlock"
-    fi
+    [ "$got_bad $got_deadlock" = "$bad $deadlock" ]
+    verdict $? "$name, $ranks ranks, $rounds rounds: bad read $got_bad, must be $bad; deadlock $got_deadlock, must be $deadlock"
 }
 
 while read -r name ranks rounds bad deadlock; do
-    if ! f=$(flags "$name"); then
-        echo "no model of $name"
-        failed=$((failed + 1))
-        continue
-    fi
+    f=$(flags "$name") || { verdict 1 "no model of $name" && continue; }
     check "$name" "$ranks" "$rounds" "$bad" "$deadlock" $f
 done < <(python3 -c '
 import json
@@ -84,5 +72,4 @@ for ranks in 2 3 ${1:+4}; do
     check "flags that take turns, one buffer" $ranks 3 1 0 -DSET -DTURNS -DMODULUS=8 -DSTART=6
     check "equality of one flag" $ranks 3 0 1 -DSET -DALONE -DBUFFERS=2
 done
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+verdicts && [ "$passed" -gt 0 ]

@@ -9,10 +9,7 @@ for tool in spin gcc; do
     command -v $tool >/dev/null || { echo "no $tool: left out"; echo "0 passed, 0 failed"; exit 0; }
 done
 model=$PWD/tests/model/bell.pml
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
+. tests/verdict.sh
 
 # check NAME WANTED FLAGS...: WANTED is "none", or what the search must find.
 check() {
@@ -29,12 +26,8 @@ check() {
     else
         got=$(grep -oE 'invalid end state|assertion violated' search.log | head -n 1)
     fi
-    if [ "$got" = "$wanted" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "$name: '$got', must be '$wanted'"
-    fi
+    [ "$got" = "$wanted" ]
+    verdict $? "$name: '$got', must be '$wanted'"
     rm -f search.log
 }
 
@@ -52,5 +45,4 @@ for ranks in 2 3; do
     check "no last look, $ranks ranks" "invalid end state" -DRANKS=$ranks -DROUNDS=2 -DNO_LAST_LOOK
     check "not waiting for taken, $ranks ranks" "assertion violated" -DRANKS=$ranks -DROUNDS=2 -DNO_DONE
 done
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+verdicts && [ "$passed" -gt 0 ]

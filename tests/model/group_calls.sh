@@ -8,10 +8,7 @@ for tool in spin gcc; do
     command -v $tool >/dev/null || { echo "no $tool: left out"; echo "0 passed, 0 failed"; exit 0; }
 done
 root=$PWD
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
+. tests/verdict.sh
 gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -o "$work/print" tests/model/group_calls.c \
     src/backend/nccl/group_calls.c src/base/*.c || exit 2
 cd "$work" || exit 2
@@ -20,18 +17,12 @@ cd "$work" || exit 2
 check() {
     local wanted=$1
     shift
-    if "$work/print" "$@" >model.pml && spin -a model.pml >spin.log 2>&1 &&
+    "$work/print" "$@" >model.pml && spin -a model.pml >spin.log 2>&1 &&
         gcc -O0 -w -DSAFETY -DMEMLIM=2000 -o pan pan.c && ./pan -m100000 >search.log 2>&1 &&
-        ! grep -q 'max search depth too small\|out of memory' search.log && grep -q "$wanted" search.log; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "$*: must have '$wanted'"
-        tail -n 5 spin.log search.log
-    fi
+        ! grep -q 'max search depth too small\|out of memory' search.log && grep -q "$wanted" search.log
+    verdict $? "$*: must have '$wanted': $(tail -n 5 spin.log search.log)"
 }
 check 'errors: 0' 200
 check 'invalid end state' 200 own
 cd "$root" || exit 2
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+verdicts && [ "$passed" -gt 0 ]

@@ -85,7 +85,8 @@ static lierne_status plan_pairs(lierne_plan **plan, lierne_context *context, con
     return lierne_plan_create_references(plan, context, &spec);
 }
 
-/* Two rows to the next rank, then back one of them and one that came. */
+/* Two rows to the next rank, then back one of them and one that came. test_halo_reject.c has every
+ * fault; here is one of a rank's own, one that its peer finds, and one of two that differ. */
 static lierne_status plan_halo(lierne_plan **plan, lierne_context *context, const char *fault,
                                bool bad) {
     int to[2] = {next(), last()}, from[2] = {last(), next()};
@@ -101,31 +102,10 @@ static lierne_status plan_halo(lierne_plan **plan, lierne_context *context, cons
                              .sendnum = sent,
                              .recvnum = got,
                              .sendlist = lists,
-                             .width = 2};
-    spec.size = is(what, "size") ? 3 : spec.size;
-    spec.sendproc = is(what, "NULL") ? NULL : to;
-    lists[1] = is(what, "list NULL") ? NULL : second;
-    spec.width = is(what, "width -1") ? -1 : is(what, "other width") ? 1 : 2;
-    spec.width = is(what, "wide") ? (int64_t)1 << 61 : spec.width;
-    spec.stride = is(what, "short stride") ? 1 : 0;
-    spec.dtype = is(what, "other dtype") ? LIERNE_DTYPE_BF16 : LIERNE_DTYPE_F64;
-    spec.keep_ghosts = is(what, "keeps");
-    spec.nlocal = is(what, "local -1") ? -1 : 2;
-    spec.nghost = is(what, "ghosts") ? 5 : 4;
-    sent[1] = is(what, "sent -1") ? -1 : 2;
-    to[0] = is(what, "to") ? test_world : is(what, "asymmetric") ? test_rank : to[0];
-    from[1] = is(what, "from -1") ? -1 : from[1];
-    second[1] = is(what, "row") ? 6 : is(what, "row -1") ? -1 : 2;
-    first[0] = is(what, "early") ? 2 : 1;
+                             .dtype = LIERNE_DTYPE_F64,
+                             .width = is(what, "other width") ? 1 : 2};
+    second[1] = is(what, "row -1") ? -1 : 2;
     sent[0] = is(what, "more") ? 3 : 2;
-    if (is(what, "self count")) {
-        to[0] = from[0] = test_rank;
-        sent[0] = 3;
-    }
-    if (is(what, "depth")) {
-        spec.nswap = 1;
-        spec.nghost = 2;
-    }
     return lierne_plan_create_halo(plan, context, &spec);
 }
 
@@ -216,27 +196,9 @@ static const deed deeds[] = {
     {plan_pairs, "row", LIERNE_ERR_INDEX_RANGE, 1},
     {plan_pairs, "row -1", LIERNE_ERR_INDEX_RANGE, 1},
     {plan_pairs, "other dtype", LIERNE_ERR_MISMATCH, 2},
-    {plan_halo, "size", LIERNE_ERR_INVALID, 1},
-    {plan_halo, "NULL", LIERNE_ERR_INVALID, 1},
-    {plan_halo, "list NULL", LIERNE_ERR_INVALID, 1},
-    {plan_halo, "width -1", LIERNE_ERR_INVALID, 1},
-    {plan_halo, "short stride", LIERNE_ERR_INVALID, 1},
-    {plan_halo, "local -1", LIERNE_ERR_COUNT_RANGE, 1},
-    {plan_halo, "sent -1", LIERNE_ERR_COUNT_RANGE, 1},
-    {plan_halo, "wide", LIERNE_ERR_COUNT_RANGE, 1},
-    {plan_halo, "to", LIERNE_ERR_PEER_RANGE, 1},
-    {plan_halo, "from -1", LIERNE_ERR_PEER_RANGE, 1},
-    {plan_halo, "ghosts", LIERNE_ERR_GHOST_COUNT, 1},
-    {plan_halo, "self count", LIERNE_ERR_SELF_COUNT, 1},
-    {plan_halo, "asymmetric", LIERNE_ERR_SELF_ASYM, 2},
-    {plan_halo, "row", LIERNE_ERR_INDEX_RANGE, 1},
     {plan_halo, "row -1", LIERNE_ERR_INDEX_RANGE, 1},
-    {plan_halo, "early", LIERNE_ERR_ROW_NOT_YET_FILLED, 1},
-    {plan_halo, "depth", LIERNE_ERR_PLAN_DEPTH, 2},
     {plan_halo, "more", LIERNE_ERR_PEER_COUNT, 2},
     {plan_halo, "other width", LIERNE_ERR_MISMATCH, 2},
-    {plan_halo, "other dtype", LIERNE_ERR_MISMATCH, 2},
-    {plan_halo, "keeps", LIERNE_ERR_MISMATCH, 2},
     {make_brick, "size", LIERNE_ERR_INVALID, 1},
     {make_brick, "grid", LIERNE_ERR_INVALID, 1},
     {make_brick, "cutoff", LIERNE_ERR_INVALID, 1},
@@ -254,8 +216,8 @@ static const deed deeds[] = {
 /* Whether the words must name the rank: not where two ranks differ, of which either may be named,
  * and of a text the place is. */
 static bool names_rank(const deed *d) {
-    return d->wanted != LIERNE_ERR_MISMATCH && d->wanted != LIERNE_ERR_PLAN_DEPTH &&
-           d->wanted != LIERNE_ERR_PEER_COUNT && d->plan != read_text;
+    return d->wanted != LIERNE_ERR_MISMATCH && d->wanted != LIERNE_ERR_PEER_COUNT &&
+           d->plan != read_text;
 }
 
 static void check_rejected(lierne_context *context, const deed *d, int culprit) {

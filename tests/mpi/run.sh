@@ -6,10 +6,8 @@
 set -u
 build=${1:?usage: run.sh BUILD [MOST]}
 most=${2:-1000}
+. "$(dirname "$0")/../verdict.sh"
 mpirun=${MPIRUN:-mpirun}
-# As in the Makefile: Open MPI rejects root and more ranks than cores without these settings.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
 
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
@@ -29,28 +27,13 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     esac
 }
 
-passed=0
-failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-
 launch() { # launch RANKS PROGRAM [ARGUMENT...]
-    local n=$1 status count bad
+    local n=$1
     shift
     [ "$n" -le "$most" ] || return
-    timeout -k 5 1200 $mpirun -n "$n" "$build/tests/mpi/$@" >"$log" 2>&1 </dev/null
-    status=$?
-    count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-    bad=$(echo "$count" | cut -d' ' -f3)
-    if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
-        count="0 passed, 1 failed (exit status $status)"
-    fi
+    timeout -k 5 1200 $mpirun -n "$n" "$build/tests/mpi/$@" >"$work/log" 2>&1 </dev/null
+    adds $? "$work/log"
     echo "mpi $* on $n: $count"
-    passed=$((passed + $(echo "$count" | cut -d' ' -f1)))
-    if [ "$(echo "$count" | cut -d' ' -f3)" != 0 ]; then
-        failed=$((failed + $(echo "$count" | cut -d' ' -f3)))
-        head -n 30 "$log" | sed 's/^/    /'
-    fi
 }
 
 for program in "$build"/tests/mpi/*; do
@@ -69,8 +52,7 @@ if [ -n "${LIERNE_TEST_CONTEXTS:-}" ]; then # functions of a caller instead of M
         LIERNE_TRANSPORTS=oob launch $run
         LIERNE_TEST_NODE_RANKS=2 launch $run
     done
-    echo "$passed passed, $failed failed"
-    [ "$failed" = 0 ] && [ "$passed" != 0 ]
+    verdicts && [ "$passed" != 0 ]
     exit
 fi
 # Ranks that are nodes of their own; two to a node, so that plans use shared memory and MPI.
@@ -96,5 +78,4 @@ done
 for n in 2 3; do
     OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
 done
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" != 0 ]
+verdicts && [ "$passed" != 0 ]

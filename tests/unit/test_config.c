@@ -182,21 +182,16 @@ Test(config, reads_nodes) {
 }
 
 Test(config, reads_links) {
-    const char *text = "{\"world_size\":1,\"links\":{\"other_node\":{\"latency_ns\":3,"
-                       "\"megabytes_per_second\":4},\"same_node\":{\"megabytes_per_second\":2,"
-                       "\"latency_ns\":1}},\"grids\":{\"g\":{\"order\":[],\"shape\":{}}}}";
-    lierne_config *config = parse(text, LIERNE_OK);
+    lierne_config *config =
+        parse("{\"world_size\":1,\"links\":{\"node_megabytes_per_second\":5,\"other_node\":{"
+              "\"latency_ns\":3,\"megabytes_per_second\":4},\"same_node\":{"
+              "\"megabytes_per_second\":2,\"latency_ns\":1}},\"grids\":{\"g\":{\"order\":[],"
+              "\"shape\":{}}}}",
+              LIERNE_OK);
     const lierne_links *l = lierne_config_get_links(config);
     cr_assert(l && l->same_node.latency_ns == 1 && l->same_node.megabytes_per_second == 2);
     cr_expect(l->other_node.latency_ns == 3 && l->other_node.megabytes_per_second == 4);
-    cr_expect_eq(l->node_megabytes_per_second, 0);
-    lierne_config_destroy(config);
-    config = parse("{\"world_size\":1,\"links\":{\"node_megabytes_per_second\":5,\"other_node\":{"
-                   "\"latency_ns\":3,\"megabytes_per_second\":4},\"same_node\":{"
-                   "\"megabytes_per_second\":2,\"latency_ns\":1}},\"grids\":{\"g\":{\"order\":[],"
-                   "\"shape\":{}}}}",
-                   LIERNE_OK);
-    cr_expect_eq(lierne_config_get_links(config)->node_megabytes_per_second, 5);
+    cr_expect_eq(l->node_megabytes_per_second, 5);
     lierne_config_destroy(config);
     config = parse(full, LIERNE_OK);
     cr_expect_null(lierne_config_get_links(config));
@@ -484,25 +479,6 @@ Test(config, single_byte_deletions_are_found_or_harmless) {
     lierne_mem_free(said);
     cr_expect(seen[0] > 800 && seen[1] > 100 && seen[2] > 5, "%d rejected, %d equal, %d other",
               seen[0], seen[1], seen[2]);
-    cr_expect_eq(lierne_mem_live(), 0);
-}
-
-/* Any byte changed: a config with all it owns, or diagnostics; never a crash, never a leak. */
-Test(config, changed_bytes_never_crash) {
-    static const char bytes[] = {'"', '{', ']', '-', '9', 'e', '\\', '\xff', 'p', ' '};
-    size_t length = strlen(full);
-    char *text = malloc(length);
-    for (size_t i = 0; i < length; i++) {
-        for (size_t b = 0; b < sizeof bytes; b++) {
-            lierne_config *config;
-            memcpy(text, full, length);
-            text[i] = bytes[b];
-            lierne_status status = lierne_config_parse(&config, text, length);
-            cr_assert(status == LIERNE_OK || lierne_config_get_ndiagnostics(config) > 0);
-            lierne_config_destroy(config);
-        }
-    }
-    free(text);
     cr_expect_eq(lierne_mem_live(), 0);
 }
 

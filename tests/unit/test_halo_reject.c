@@ -359,30 +359,6 @@ static void plan_short_of_memory(lierne_context *context, void *shared) {
     lierne_brick_destroy(brick);
 }
 
-/* A rank that does not call is waited for until the deadline. */
-static void plan_alone(lierne_context *context, void *shared) {
-    rejection *f = shared;
-    int rank = lierne_context_get_rank(context);
-    lierne_plan *plan;
-    swaps s;
-    fill(&s, rank);
-    if (rank != f->culprit) {
-        f->got[rank] = lierne_plan_create_halo(&plan, context, &s.spec);
-    }
-}
-
-Test(halo_reject, a_rank_that_does_not_call_is_a_timeout) {
-    static rejection f;
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.1};
-    for (f.culprit = 0; f.culprit < WORLD; f.culprit++) {
-        ranks_run(WORLD, &spec, plan_alone, &f);
-        for (int r = 0; r < WORLD; r++) {
-            cr_assert(r == f.culprit || f.got[r] == LIERNE_ERR_TIMEOUT, "rank %d got %s", r,
-                      lierne_status_name(f.got[r]));
-        }
-    }
-}
-
 Test(halo_reject, running_out_of_memory_leaves_nothing) {
     static rejection f;
     bool rejected = true;
