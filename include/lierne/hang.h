@@ -73,7 +73,8 @@ typedef enum lierne_hang_what {
     LIERNE_HANG_WHAT_ADJOINT = 1,
     LIERNE_HANG_WHAT_COALESCED_FORWARD = 2,
     LIERNE_HANG_WHAT_COALESCED_ADJOINT = 3,
-    LIERNE_HANG_WHAT_CONTROL = 4 /* no plan: planning, or creating a context or groups */
+    LIERNE_HANG_WHAT_CONTROL = 4, /* no plan: planning, or creating a context or groups */
+    LIERNE_HANG_WHAT_ROUND = 5    /* of a window (lierne/window.h) */
 } lierne_hang_what;
 
 /* What lierne_hang_find found. Numbers that do not apply are -1. */
@@ -83,10 +84,11 @@ typedef struct lierne_hang {
     int rank;              /* the rank that others wait for */
     int waiting;           /* a rank that waits for it */
     lierne_hang_what what; /* the operation in which it waits */
-    int plan;              /* number of its plan, the same on every rank, from 0 on in the order in
-                              which plans and other agreements were made */
+    int plan;              /* number of its plan or window, the same on every rank, from 0 on in
+                              the order in which these and other agreements were made */
     int64_t number;        /* the number of the call among those of the plan and direction, or of
-                              the control, from 0; -1 with CONTROL: creation of the context */
+                              the control, from 0; of a round, from 1; -1 with CONTROL: creation
+                              of the context */
     int stage;             /* in which it waits */
     int64_t place;         /* with MISMATCH: of the first call that differs, in the order of all
                               executing calls of the context, from 0 */

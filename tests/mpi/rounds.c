@@ -1,7 +1,11 @@
 /* Windows of lierne/window.h: what each rank writes in a round all ranks of its node read after the
  * wait, in 10,000 reuses with ranks that run ahead and ranks that are slow; by reading from others
  * and by writing to them; all-gather and reduce-scatter in closed form. Then what must fail: bad
- * arguments, which all ranks get alike, a rank that does not come, one that gives up, no memory. */
+ * arguments, which all ranks get alike, a rank that does not come, whose name the dumps have, one
+ * that gives up, no memory. */
+#include "hang/case.h"
+#include "lierne/hang.h"
+#include "lierne/plan.h"
 #include "lierne/window.h"
 #include "mpi/common.h"
 
@@ -246,6 +250,31 @@ static void fails(does_instead *instead, double timeout, lierne_status wanted, c
     CHECK(lierne_mem_live() <= before + 1, "%zu allocations are left", lierne_mem_live() - before);
 }
 
+/* The dumps of the ranks name the round and the rank that did not come. */
+static void names_the_absent(void) {
+    char folder[] = "/tmp/lierne-rounds-XXXXXX";
+    CHECK(test_rank > 0 || mkdtemp(folder), "no folder for dumps");
+    MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD);
+    setenv("LIERNE_DUMP_DIR", folder, 1);
+    fails(stay_away, 0.3, LIERNE_ERR_TIMEOUT, "rank 0");
+    unsetenv("LIERNE_DUMP_DIR");
+    MPI_Barrier(MPI_COMM_WORLD);
+    lierne_hang hang = {.size = sizeof hang};
+    char *text = NULL;
+    if (test_rank == 0 && CHECK_OK(lierne_hang_find(&hang, &text, folder))) {
+        CHECK(hang.kind == LIERNE_HANG_MISSING && hang.rank == 0 && hang.waiting > 0 &&
+                  hang.what == LIERNE_HANG_WHAT_ROUND && hang.number == 3 &&
+                  strstr(text, "rank 0 did not begin round 3 of window") &&
+                  strstr(text, "rank 0: in no call") && strstr(text, "before: round 2 of window"),
+              "%s", text);
+    }
+    lierne_text_destroy(text);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (test_rank == 0) {
+        hang_case_clean(folder);
+    }
+}
+
 static void works(void) {
     size_t before = lierne_mem_live();
     lierne_context *context = test_context(PATIENT);
@@ -300,7 +329,7 @@ int main(int argc, char **argv) {
     }
     works();
     on_nodes();
-    fails(stay_away, 0.3, LIERNE_ERR_TIMEOUT, "rank 0");
+    names_the_absent();
     fails(give_up, PATIENT, LIERNE_ERR_NO_RESOURCE, "out of pencils");
     fails(leave, 1, LIERNE_ERR_TIMEOUT, "rank 0");
     return test_finish();

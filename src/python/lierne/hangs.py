@@ -12,7 +12,7 @@ import pickle
 from lierne._library import Spec, call, ffi, handle, lib, text
 
 KINDS = ("none", "absent", "missing", "late", "silent", "mismatch", "ended", "failed")
-WHATS = ("forward", "adjoint", "coalesced forward", "coalesced adjoint", "control")
+WHATS = ("forward", "adjoint", "coalesced forward", "coalesced adjoint", "control", "round")
 TORCH_VERSION = "2.10"
 TORCH_PREFIX = "lierne_rank_"
 

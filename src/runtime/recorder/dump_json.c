@@ -3,6 +3,7 @@
 #include "runtime/recorder/dump.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const char *const states[] = {"creating", "open", "dead", "destroyed"};
 
@@ -14,8 +15,8 @@ const char *lierne_record_kind_name(int kind) {
 }
 
 const char *lierne_record_name(const lierne_entry *record) {
-    static const char *const calls[] = {"forward", "adjoint", "coalesced forward",
-                                        "coalesced adjoint"};
+    static const char *const calls[LIERNE_RECORD_CALLS] = {
+        "forward", "adjoint", "coalesced forward", "coalesced adjoint", "", "round"};
     static const char *const controls[] = {"agreement", "sparse exchange", "maximum"};
     static const char *const operations[] = {"all_gather", "reduce_scatter", "all_reduce",
                                              "all_to_all", "broadcast",      "barrier",
@@ -34,6 +35,11 @@ const char *lierne_record_name(const lierne_entry *record) {
 }
 
 void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_entry *record) {
+    if (record->kind <= LIERNE_RECORD_END && record->what == LIERNE_RECORD_ROUND) {
+        snprintf(text, LIERNE_CALL_TEXT, "round %lld of window %d", (long long)record->number,
+                 record->plan);
+        return;
+    }
     lierne_call_print(text, lierne_record_name(record), record->number,
                       record->kind <= LIERNE_RECORD_END ? record->plan : -1);
 }

@@ -12,8 +12,8 @@
 
 /* What an entry says. Numbers are part of the file's format. */
 typedef enum lierne_record_kind {
-    LIERNE_RECORD_CALL = 1,       /* an execution was begun; peer: its place among the context's;
-                                     bytes: of all its messages */
+    LIERNE_RECORD_CALL = 1,       /* an execution was begun, or a round of a window; peer: its place
+                                     among the context's; bytes: of all its messages */
     LIERNE_RECORD_STAGE = 2,      /* a stage posted its messages; peer: the first of them, or -1 */
     LIERNE_RECORD_WAIT = 3,       /* a message that is missing after a while: peer, bytes */
     LIERNE_RECORD_END = 4,        /* the execution ended; bytes: its status */
@@ -31,9 +31,11 @@ typedef enum lierne_record_call {
     LIERNE_RECORD_FORWARD = 0,
     LIERNE_RECORD_ADJOINT = 1,
     LIERNE_RECORD_COALESCED_FORWARD = 2,
-    LIERNE_RECORD_COALESCED_ADJOINT = 3
+    LIERNE_RECORD_COALESCED_ADJOINT = 3,
+    LIERNE_RECORD_ROUND = 5 /* of a window, whose number is in plan; 4 is the control's in
+                               lierne_hang_what */
 } lierne_record_call;
-#define LIERNE_RECORD_CALLS 4
+#define LIERNE_RECORD_CALLS 6
 typedef enum lierne_record_control {
     LIERNE_RECORD_AGREE = 0,
     LIERNE_RECORD_EXCHANGE = 1,

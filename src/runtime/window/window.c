@@ -8,6 +8,7 @@
 
 #include "runtime/memory/host.h"
 
+#include <limits.h>
 #include <string.h>
 
 #define PAGE ((size_t)4096)
@@ -65,14 +66,28 @@ static void free_window(lierne_window *w, bool quiet) {
 }
 
 static lierne_status agree_call(lierne_context *context, const char *call, lierne_status mine,
-                                int64_t bytes) {
+                                int64_t bytes, int *number) {
     lierne_field fields[2] = {{.value = 0}, {.name = "bytes", .value = bytes}};
     memcpy(fields[0].name, call, strlen(call));
-    return lierne_context_agree_all(context, mine, fields, 2, NULL);
+    return lierne_context_agree_all(context, mine, fields, 2, number);
+}
+
+void lierne_window_record(const lierne_window *w, lierne_entry entry) {
+    entry.what = LIERNE_RECORD_ROUND;
+    entry.plan = w->number;
+    entry.number = w->round;
+    lierne_recorder_add(&w->context->recorder, &entry);
+}
+
+static void record_end(const lierne_window *w, lierne_status status) {
+    lierne_window_record(w, (lierne_entry){.kind = LIERNE_RECORD_END, .peer = -1, .bytes = status});
 }
 
 /* An error that kills the context. */
 static lierne_status end_call(lierne_window *w, int64_t call, lierne_status status) {
+    if (status != LIERNE_OK) {
+        record_end(w, status);
+    }
     lierne_context_end_call(w->context, call, status);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(w->context, status);
 }
@@ -92,7 +107,7 @@ static lierne_status destroy_window(lierne_dependent *dependent) {
     if (drained != LIERNE_OK) {
         lierne_context_kill(context, drained);
     } else if (context->dead == LIERNE_OK) {
-        agreed = agree_call(context, "lierne_window_destroy", LIERNE_OK, w->bytes);
+        agreed = agree_call(context, "lierne_window_destroy", LIERNE_OK, w->bytes, NULL);
     }
     free_window(w, drained == LIERNE_OK);
     return drained == LIERNE_OK ? agreed : drained;
@@ -111,8 +126,10 @@ lierne_status lierne_window_create(lierne_window **out, lierne_context *context,
         w->context = context;
         status = prepare_window(out, w, spec);
     }
-    status = agree_call(context, "lierne_window_create", status, w ? w->bytes : 0);
+    int number = -1;
+    status = agree_call(context, "lierne_window_create", status, w ? w->bytes : 0, &number);
     if (status == LIERNE_OK) {
+        w->number = number;
         status = w->memory->connect(w);
     }
     lierne_context_end_call(context, call, status);
@@ -180,9 +197,14 @@ lierne_status lierne_window_notify(lierne_window *window, void *stream) {
     LIERNE_TRY(check_call(window, stream, false));
     int64_t call = lierne_context_begin_call(window->context, "notifying a window",
                                              (int64_t)window->round + 1, -1);
+    lierne_recorder *r = &window->context->recorder;
     window->round++;
     window->notified = true;
-    return end_call(window, call, window->memory->notify(window, stream));
+    const int place = (int)(r->calls++ & INT_MAX);
+    lierne_window_record(window, (lierne_entry){.kind = LIERNE_RECORD_CALL, .peer = place});
+    LIERNE_TRY(end_call(window, call, window->memory->notify(window, stream)));
+    lierne_recorder_flush(r);
+    return LIERNE_OK;
 }
 
 lierne_status lierne_window_wait(lierne_window *window, void *stream) {
@@ -191,6 +213,7 @@ lierne_status lierne_window_wait(lierne_window *window, void *stream) {
     int64_t call =
         lierne_context_begin_call(window->context, "waiting in a window", window->round, -1);
     LIERNE_TRY(end_call(window, call, window->memory->wait(window, stream)));
+    record_end(window, LIERNE_OK);
     window->notified = false;
     window->any = true;
     return LIERNE_OK;

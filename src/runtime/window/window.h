@@ -27,6 +27,7 @@ struct lierne_window {
     int64_t bytes;
     lierne_window_layout layout;
     char **at;      /* the memory of each rank */
+    int number;     /* of the agreement that created it */
     uint32_t round; /* that was notified last; wraps */
     bool any;       /* round was waited for once */
     bool notified;  /* round was not waited for yet */
@@ -56,6 +57,9 @@ typedef struct lierne_window_memory {
     /* quiet: drained. */
     void (*destroy)(lierne_window *w, bool quiet);
 } lierne_window_memory;
+
+/* Records an entry about the round that was notified last. */
+LIERNE_PRIVATE void lierne_window_record(const lierne_window *w, lierne_entry entry);
 
 extern const lierne_window_memory lierne_window_on_host;
 extern const lierne_window_memory lierne_window_on_device;

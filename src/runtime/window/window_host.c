@@ -6,12 +6,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#define ALIGNMENT   256
-#define SPINS       20   /* polls before the first that lets other ranks run */
-#define YIELDS      200  /* of those, before the first that may sleep */
-#define CLOCK       32   /* polls per look at the clock */
-#define CHECK_EVERY 0.02 /* seconds between checks whether the others are alive */
-#define MOST_LISTED 16
+#define ALIGNMENT     256
+#define SPINS         20   /* polls before the first that lets other ranks run */
+#define YIELDS        200  /* of those, before the first that may sleep */
+#define CLOCK         32   /* polls per look at the clock */
+#define CHECK_EVERY   0.02 /* seconds between checks whether the others are alive */
+#define MOST_LISTED   16
+#define MOST_RECORDED 8
 
 static lierne_status reserve_shared(lierne_window *w) {
     size_t half = w->layout.flags + w->layout.buffer, bytes;
@@ -110,7 +111,27 @@ typedef struct wait_state {
     lierne_deadline deadline; /* timeout 0: not started */
     double next_check;
     unsigned polls;
+    int recorded; /* ranks that were missing when that was last recorded */
 } wait_state;
+
+/* Once while nothing changes: a long wait must not fill the ring. */
+static void record_missing(const lierne_window *w, wait_state *s) {
+    int peers[MOST_RECORDED], missing = 0;
+    for (int p = find_missing(w, 0); p < w->n; p = find_missing(w, p + 1)) {
+        if (missing < MOST_RECORDED) {
+            peers[missing] = w->ranks[p];
+        }
+        missing++;
+    }
+    lierne_entry entry = {.kind = LIERNE_RECORD_WAIT,
+                          .time = lierne_recorder_now(&w->context->recorder)};
+    for (int i = 0; missing != s->recorded && i < missing && i < MOST_RECORDED; i++) {
+        entry.peer = peers[i];
+        lierne_window_record(w, entry);
+    }
+    s->recorded = missing;
+    lierne_recorder_flush_late(&w->context->recorder);
+}
 
 static lierne_status check_clock(const lierne_window *w, wait_state *s, int from) {
     const lierne_control *control = w->context->control;
@@ -126,6 +147,7 @@ static lierne_status check_clock(const lierne_window *w, wait_state *s, int from
     if (alive) {
         s->next_check = now + CHECK_EVERY;
         lierne_context_beat(w->context);
+        record_missing(w, s);
     }
     LIERNE_TRY(check_missing(w, from, alive));
     return lierne_deadline_passed(&s->deadline, now) && find_missing(w, from) < w->n ? time_out(w)
@@ -152,7 +174,11 @@ static lierne_status wait_for_ranks(lierne_window *w, void *stream) {
     wait_state state = {.polls = 0};
     (void)stream;
     for (int p = find_missing(w, 0); p < w->n; p = find_missing(w, p)) {
-        LIERNE_TRY(idle_a_moment(w, &state, p));
+        lierne_status status = idle_a_moment(w, &state, p);
+        if (status != LIERNE_OK) {
+            record_missing(w, &state);
+            return status;
+        }
     }
     return LIERNE_OK;
 }
