@@ -20,6 +20,7 @@ count() {
     timeout 300 "$@" >"$work/out" 2>&1
     if [[ $(grep -E '^[0-9]+ passed, ' "$work/out" | tail -n 1) =~ ^([0-9]+)\ passed,\ 0\ failed$ ]]; then
         passed=$((passed + BASH_REMATCH[1]))
+        grep -m 1 '^skipped: ' "$work/out"
     else
         grep -v '^$' "$work/out" | head -n 60
         verdict 1 "$*"
@@ -62,6 +63,7 @@ count "${torchrun[@]}" 10 tests/python/torch_megatron.py
 count "${torchrun[@]}" 8 tests/python/torch_overlap.py
 count "${torchrun[@]}" 8 tests/python/torch_train.py
 count "${torchrun[@]}" 8 tests/python/torch_towers.py
+count "${torchrun[@]}" 8 tests/python/torch_mimo.py
 for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"
 done

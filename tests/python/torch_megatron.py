@@ -142,6 +142,7 @@ def destination_cp_sums_the_gradient():
                 x = mine(grids[0], whole, b).requires_grad_()
                 y = bridge.communicate(x)
                 same(y.detach(), mine(grids[1], whole, b), (pair, mapping))
+                assert (y.data_ptr() == x.data_ptr()) == (bridge.direction == "equal"), "no copy, as there"
                 gradient = mine(grids[1], -whole, b)
                 gradient = zigzag(grids[1], gradient, s) if "s" in mapping else gradient
                 before = gradient.clone()

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import lierne
 import lierne.torch
 from lierne._library import Spec, ffi, lib, make
-from lierne.megatron.grid import groups_of, new_private_group, ranks_of, sizes_of
+from lierne.megatron.grid import grid_of, groups_of, new_private_group, ranks_of, sizes_of
 from lierne.megatron.peers import Headers, Peers
 from lierne.torch._program import Program
 from lierne.torch._route import Execution
@@ -51,7 +51,7 @@ def _leaders(grid):
     """lierne_megatron_leaders of a grid. To leaders cp is a dim as any other, but the library, which has
     Megatron-LM's first form, rejects it by its name."""
     dims = {("cp ranks" if name == "cp" else name): size for name, size in sizes_of(grid).items()}
-    plain = lierne.Grid(dims, grid.rank_offset, grid.grid.world_size)
+    plain = lierne.Grid(dims, grid.rank_offset, grid_of(grid).world_size)
     spec = Spec("lierne_bridge_spec", src=plain._handle, dst=plain._handle)
     return ffi.gc(make("lierne_megatron_leaders", lib.lierne_megatron_leaders_create, spec.at),
                   lib.lierne_megatron_leaders_destroy)
@@ -78,10 +78,11 @@ def _planned(grid):
     for name in order:
         planned = "dp" if name == "gtp_remat" else name
         dims[planned] = dims.get(planned, 1) * sizes[name]
-    span = grid.rank_offset, grid.grid.world_size
+    whole = grid_of(grid)
+    span = grid.rank_offset, whole.world_size
     apart = lierne.Grid({name: sizes[name] for name in order}, *span)
     ranks = range(grid.rank_offset, grid.rank_offset + grid.size)
-    return lierne.Grid(dims, *span), {rank: grid.grid.rank(apart.coords(rank)) for rank in ranks}
+    return lierne.Grid(dims, *span), {rank: whole.rank(apart.coords(rank)) for rank in ranks}
 
 
 def _renumbered(route, ranks):
@@ -163,7 +164,7 @@ class BridgeCommunicator(Peers):
         """dest_cp_reduce_pg: the group in which Megatron-LM sums the gradient; here the plan does."""
         self.dest_cp_size, self.dest_cp_reduce_pg = sizes_of(self.dest_grid).get("cp", 1), None
         if self.dest_cp_size > 1 and self.is_current_rank_in_grid(self.dest_grid):
-            if self.dest_grid.grid.coords(self.current_rank).get("tp", 0) == 0:
+            if grid_of(self.dest_grid).coords(self.current_rank).get("tp", 0) == 0:
                 self.dest_cp_reduce_pg = self.dest_grid._pgs.get("cp")
 
     @classmethod
@@ -205,8 +206,9 @@ class BridgeCommunicator(Peers):
         """The ranks of each dp rank in the last pipeline stage of a source, the first of a destination."""
         groups = _side(grid, is_src)[1]
         if sizes_of(grid).get("cp", 1) > 1:  # Megatron-LM lists tp as the slower one
+            whole = grid_of(grid)
             for group in groups:
-                group.sort(key=lambda rank: [grid.grid.coords(rank)[name] for name in ("tp", "cp")])
+                group.sort(key=lambda rank: [whole.coords(rank)[name] for name in ("tp", "cp")])
         return groups
 
     def _mine(self, groups):

@@ -8,7 +8,7 @@ import lierne
 import lierne.torch
 from lierne._library import Spec, ffi, lib, make
 from lierne.megatron.colocated_moves import Moves
-from lierne.megatron.grid import destroy_group, groups_of, sizes_of
+from lierne.megatron.grid import destroy_group, grid_of, groups_of, sizes_of
 
 
 @dataclasses.dataclass
@@ -118,11 +118,12 @@ class ColocatedBridgeCommunicator:
     def _map_ranks(self):
         """Coordinates: of the source (dp, tp); of the destination (dp, tp, cp), and (dp, tp) of those with
         cp 0 on the first pipeline stage, one per copy of the tensor."""
+        src, dest = grid_of(self.src_grid), grid_of(self.dest_grid)
         first = self.src_grid.rank_offset
         for rank in range(first, first + self.src_grid.size):
-            at = self.src_grid.grid.coords(rank)
+            at = src.coords(rank)
             self.rank_to_src_pos[rank] = at["dp"], at["tp"]
-            at = self.dest_grid.grid.coords(rank)
+            at = dest.coords(rank)
             self.rank_to_dest_coords[rank] = at["dp"], at["tp"], at.get("cp", 0)
             if at.get("cp", 0) == at.get("pp", 0) == 0:
                 self.rank_to_dest_pos[rank] = at["dp"], at["tp"]
@@ -135,8 +136,8 @@ class ColocatedBridgeCommunicator:
 
     def _create_gather_groups(self):
         """Megatron-LM's groups, for callers; none for a pair of grids that it rejects."""
-        spec = Spec("lierne_bridge_spec", src=self.src_grid.grid._handle,
-                    dst=self.dest_grid.grid._handle)
+        src, dest = grid_of(self.src_grid), grid_of(self.dest_grid)
+        spec = Spec("lierne_bridge_spec", src=src._handle, dst=dest._handle)
         bridge_map = ffi.gc(make("lierne_megatron_map", lib.lierne_megatron_map_create, spec.at),
                             lib.lierne_megatron_map_destroy)
         self.gather_group_ranks = groups_of(lib.lierne_megatron_map_get_gather_groups, bridge_map)

@@ -8,10 +8,23 @@ import torch.distributed as dist
 
 import lierne
 import lierne.torch
-from lierne.megatron.grid import destroy_group, new_private_group, share, sizes_of
+from lierne.megatron.grid import destroy_group, grid_of, new_private_group, share, sizes_of
 from lierne.torch._groups import timeout_of
 
 _ALGORITHMS = ("direct", "collective")
+
+
+class _Same(torch.autograd.Function):
+    """A forward that leaves every rank what it has: no copy, as Megatron-LM makes none."""
+
+    @staticmethod
+    def forward(ctx, tensor, operation):
+        ctx.operation = operation
+        return tensor.contiguous()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.operation.adjoint(gradient.contiguous()), None
 
 
 class Moves:
@@ -21,7 +34,7 @@ class Moves:
         if bridge.algorithm not in _ALGORITHMS:
             raise ValueError(f"algorithm is {bridge.algorithm!r}, must be 'direct' or 'collective'")
         self._rank, self._variable = bridge.current_rank, variable_rows
-        self._src, self._dest = bridge.src_grid.grid, bridge.dest_grid.grid
+        self._src, self._dest = grid_of(bridge.src_grid), grid_of(bridge.dest_grid)
         self._axes, self._owner = bridge.dim_mapping, bridge.gradient_owner
         self._collective, self._context = bridge.algorithm == "collective", None
         sizes = sizes_of(bridge.src_grid)
@@ -36,6 +49,8 @@ class Moves:
         self._tells = variable_rows or sizes.get("pp", 1) > 1
         self._told = new_private_group(self._members, "gloo") if self._tells else None
         self._operations = {}
+        self._same = not bridge.extended and all(self._src.coords(rank)["dp"] == self._dest.coords(rank)["dp"]
+                                                 for rank in self._members)
 
     def _axis_of_sequence(self):
         if self._flat:
@@ -55,6 +70,8 @@ class Moves:
         if key not in self._operations:
             self._operations[key] = self._plan(shape, dtype, counts, row_owner)
         operation = self._operations[key]
+        if self._same:
+            return _Same.apply(tensor, operation)
         if tensor is None:
             tensor = torch.empty(operation.shapes()[0], dtype=dtype, device=self._device(),
                                  requires_grad=torch.is_grad_enabled())

@@ -58,6 +58,12 @@ def sizes_of(grid):
     return dict(zip(grid.dim_names, grid.shape))
 
 
+def grid_of(grid):
+    """The lierne.Grid of a HyperCommGrid, of this class or of Megatron-LM's own."""
+    return grid.grid if hasattr(grid, "grid") else lierne.Grid(
+        _dims(grid.shape, grid.dim_names), grid.rank_offset, _world_size())
+
+
 def share(size, parts):
     """Sizes of torch.tensor_split: equal, the first ones one more."""
     return [size // parts + (i < size % parts) for i in range(parts)]
