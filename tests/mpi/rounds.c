@@ -10,6 +10,7 @@
 #include "mpi/common.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORDS = 96, ROUNDS = 10000, FEWER = 1000, SKEWED = 300 };
