@@ -1,9 +1,8 @@
 /* lierne balance: all modes of an assignment side by side, before a step is written for one. The
  * items are read from a table, in which those of a rank need not be side by side: homes are what
  * lierne_assignment_create wants in order, so items are sorted by rank here, stably. */
-#include "tool.h"
+#include "tool/balance_input.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,11 @@ static const char help[] =
     "\n"
     "FILE has a line per item, numbers with commas or blanks between them: the rank that has\n"
     "it, its cost, and its rows where they are another number. A first line of words is a\n"
-    "heading, and lines that begin with # are comments.\n"
+    "heading, and lines that begin with # are comments. Or it is JSON: {\"ranks\": P,\n"
+    "\"home_items\": items of each rank, \"cost\": [...], \"rows\": [...]}, or {\"ranks\": P,\n"
+    "\"formula\": {\"lengths\": bell, bimodal, octave, uniform or equal, \"items\": N, \"seed\": "
+    "S,\n"
+    "\"cost\": rows, square or mixed, \"home\": even or front}}.\n"
     "\n"
     "  -n, --ranks=N           ranks; without it the highest rank of FILE and one more\n"
     "      --tolerance=T       of shed, in 1/1024 of the lower bound: 0 to 1024, 20 without it\n"
@@ -23,98 +26,18 @@ static const char help[] =
     "      --equal-items       each rank has as many items, one more or less\n"
     "      --node-ranks=N      ranks of a node\n"
     "  -m, --mode=MODE         print the rank of each item, by shed, lpt, kk or contiguous\n"
-    "      --format=FORMAT     text (default) or json\n"
+    "      --format=FORMAT     text (default), json, or svg: a picture of the loads before and\n"
+    "                          after --mode, shed without it\n"
     "  -h, --help              show this help\n"
     "\n"
     "Exit status: 0 printed, 1 no mode keeps the caps, 2 usage error or unreadable file.\n";
 
 static const char *const modes[] = {"shed", "lpt", "kk", "contiguous"};
-enum { NMODES = sizeof modes / sizeof *modes, COLUMNS = 3 };
-
-/* A line of the file. */
-typedef struct entry {
-    int64_t rank, cost, rows;
-    int64_t line; /* the item's number among those of the file, which its rank is printed by */
-} entry;
-
-typedef struct table {
-    entry *at;
-    int64_t n, capacity, highest;
-} table;
-
-/* Numbers of a line, as many as there are, -1: something else is there too. */
-static int read_numbers(int64_t *to, const char *line) {
-    int n = 0;
-    while (*line) {
-        char *end;
-        errno = 0;
-        int64_t value = strtoll(line, &end, 10);
-        if (end == line || n == COLUMNS || errno || value < 0) {
-            return -1;
-        }
-        to[n++] = value;
-        line = end + strspn(end, " \t,;\r\n");
-    }
-    return n;
-}
-
-static bool add_entry(table *t, const int64_t *numbers, int n) {
-    if (t->n == t->capacity) {
-        int64_t capacity = t->capacity ? 2 * t->capacity : 1024;
-        entry *grown = realloc(t->at, (size_t)capacity * sizeof *grown);
-        if (!grown) {
-            return false;
-        }
-        t->at = grown, t->capacity = capacity;
-    }
-    t->at[t->n] = (entry){numbers[0], numbers[1], numbers[n - 1], t->n};
-    t->n++;
-    t->highest = numbers[0] > t->highest ? numbers[0] : t->highest;
-    return true;
-}
-
-/* Returns -1 to go on, or the exit status. */
-static int read_lines(table *t, char **argv, const char *path, FILE *file) {
-    char *line = NULL;
-    size_t size = 0;
-    int status = -1;
-    for (int64_t number = 1; status < 0 && getline(&line, &size, file) >= 0; number++) {
-        const char *text = line + strspn(line, " \t\r\n");
-        int64_t numbers[COLUMNS];
-        bool heading = number == 1 && *text && !strchr("-0123456789#", *text);
-        int n = *text == '#' || !*text || heading ? 0 : read_numbers(numbers, text);
-        if (n < 0 || n == 1 || (n > 1 && numbers[0] >= LIERNE_MAX_RANKS)) {
-            tool_say(argv, "%s:%lld: must be a rank below %d, a cost and maybe rows, at least 0",
-                     path, (long long)number, LIERNE_MAX_RANKS);
-            status = TOOL_USAGE;
-        } else if (n > 1 && !add_entry(t, numbers, n)) {
-            tool_say(argv, "no memory for %lld items", (long long)t->n);
-            status = TOOL_USAGE;
-        }
-    }
-    free(line);
-    return status;
-}
-
-static int read_table(table *t, char **argv, const char *path) {
-    bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdin : fopen(path, "rb");
-    int status = -1;
-    if (file) {
-        status = read_lines(t, argv, path, file);
-    }
-    if (status < 0 && (!file || ferror(file))) {
-        tool_say(argv, "cannot read %s: %s", path, strerror(errno));
-        status = TOOL_USAGE;
-    }
-    if (file && !standard) {
-        fclose(file);
-    }
-    return status;
-}
+enum { NMODES = sizeof modes / sizeof *modes };
+enum { TEXT, JSON, SVG }; /* formats */
 
 static int compare_entries(const void *a, const void *b) {
-    const entry *x = a, *y = b;
+    const balance_entry *x = a, *y = b;
     int order = (x->rank > y->rank) - (x->rank < y->rank);
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
@@ -128,7 +51,7 @@ typedef struct input {
     lierne_balance_spec spec;
 } input;
 
-static bool fill_input(input *in, table *t, int64_t node_ranks) {
+static bool fill_input(input *in, balance_table *t, int64_t node_ranks) {
     if (t->n > 0) {
         qsort(t->at, (size_t)t->n, sizeof *t->at, compare_entries);
     }
@@ -212,7 +135,7 @@ static int print_modes(input *in, char **argv, bool json) {
 }
 
 /* A rank per item, in the order of the file. */
-static int print_ranks(input *in, char **argv, const table *t, int mode, bool json) {
+static int print_ranks(input *in, char **argv, const balance_table *t, int mode, bool json) {
     double ms;
     lierne_assignment *a = assign(in, mode, &ms);
     const int32_t *ranks = lierne_assignment_get_ranks(a);
@@ -242,18 +165,40 @@ static int read_option(char **argv, const char *name, const char *text, int64_t 
     if (!text) {
         return -1;
     }
-    if (read_numbers(&number, text) != 1 || text[strspn(text, "0123456789")]) {
+    if (!balance_parse_number(&number, text)) {
         return tool_usage(argv, "--%s is '%s', must be a number, at least 0", name, text);
     }
     *to = number;
     return -1;
 }
 
+static int print_picture(input *in, char **argv, const char *path, int mode) {
+    double ms;
+    lierne_assignment *a = assign(in, mode < 0 ? 0 : mode, &ms);
+    if (!a) {
+        tool_say(argv, "%s: %s", modes[mode < 0 ? 0 : mode], tool_reason());
+        return TOOL_INVALID;
+    }
+    bool good = balance_draw(&in->items, in->counts, in->nranks, a, path);
+    lierne_assignment_destroy(a);
+    return good ? TOOL_VALID : tool_usage(argv, "no memory for the picture");
+}
+
+static int print(input *in, char **argv, const balance_table *t, const char *path, int mode,
+                 int format) {
+    if (format == SVG) {
+        return print_picture(in, argv, path, mode);
+    }
+    return mode >= 0 ? print_ranks(in, argv, t, mode, format == JSON)
+           : print_modes(in, argv, format == JSON) > 0 ? TOOL_VALID
+                                                       : TOOL_INVALID;
+}
+
 static int run(input *in, char **argv, const char *path, const int64_t *numbers, int mode,
-               bool json) {
-    table t = {.highest = -1};
-    int status = read_table(&t, argv, path);
-    int64_t nranks = numbers[0] > 0 ? numbers[0] : t.highest + 1;
+               int format) {
+    balance_table t = {.highest = -1};
+    int status = balance_read(&t, argv, path);
+    int64_t nranks = numbers[0] > 0 ? numbers[0] : t.nranks > 0 ? t.nranks : t.highest + 1;
     if (status < 0 && (t.highest >= nranks || nranks > LIERNE_MAX_RANKS)) {
         tool_say(argv, "%s has an item of rank %lld, and there are %lld ranks, must be at most %d",
                  path, (long long)t.highest, (long long)nranks, LIERNE_MAX_RANKS);
@@ -265,9 +210,7 @@ static int run(input *in, char **argv, const char *path, const int64_t *numbers,
         status = TOOL_USAGE;
     }
     if (status < 0) {
-        status = mode >= 0                         ? print_ranks(in, argv, &t, mode, json)
-                 : print_modes(in, argv, json) > 0 ? TOOL_VALID
-                                                   : TOOL_INVALID;
+        status = print(in, argv, &t, path, mode, format);
     }
     free(in->cost);
     free(in->rows);
@@ -282,7 +225,7 @@ int tool_balance(int argc, char **argv) {
                                         "max-items", "max-rows",   "min-items"};
     const char *texts[6] = {NULL}, *mode = NULL, *format = NULL, *path;
     int64_t numbers[6] = {0, 0, LIERNE_DEFAULT_TOLERANCE, 0, 0, 0};
-    bool equal = false, json = false;
+    bool equal = false;
     const tool_option options[] = {
         {"ranks", 'n', &texts[0], NULL, NULL},
         {"node-ranks", 0, &texts[1], NULL, NULL},
@@ -292,14 +235,15 @@ int tool_balance(int argc, char **argv) {
         {"min-items", 0, &texts[5], NULL, NULL},
         {"equal-items", 0, NULL, &equal, NULL},
         {"mode", 'm', &mode, NULL, "shed lpt kk contiguous"},
-        {"format", 0, &format, NULL, "text json"},
+        {"format", 0, &format, NULL, "text json svg"},
     };
-    int index = -1,
-        status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
+    static const char *const formats[] = {"text", "json", "svg", NULL};
+    int kind, index = -1,
+              status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     for (int i = 0; status < 0 && i < 6; i++) {
         status = read_option(argv, names[i], texts[i], &numbers[i]);
     }
-    status = status < 0 ? tool_json(argv, format, &json) : status;
+    status = status < 0 ? tool_format(argv, format, formats, &kind) : status;
     status = status < 0 ? tool_one_file(argc, argv, &path) : status;
     for (int i = 0; status < 0 && mode && i < NMODES; i++) {
         index = strcmp(mode, modes[i]) == 0 ? i : index;
@@ -314,5 +258,5 @@ int tool_balance(int argc, char **argv) {
     in.spec.tolerance = numbers[2] > 1024 ? 1025 : (int)numbers[2];
     in.spec.max_items = numbers[3], in.spec.max_rows = numbers[4], in.spec.min_items = numbers[5];
     in.spec.equal_items = equal;
-    return run(&in, argv, path, numbers, index, json);
+    return run(&in, argv, path, numbers, index, kind);
 }

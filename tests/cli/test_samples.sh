@@ -36,6 +36,22 @@ for case in json.load(open(golden))["cases"][::7]:
             assert ranks == [expected["assignment"][i] for i in order], (case["id"], mode, ranks)
             compared += 1
 assert compared > 40, compared
+drawn = 0
+for case in json.load(open(golden))["cases"]:  # as JSON, of formulas too
+    names = ("ranks", "formula") if "formula" in case else ("ranks", "home_items", "cost", "rows")
+    if case["ranks"] * case.get("formula", {"items": 0})["items"] > 200000 or "nodes" in case or \
+            max(case.get("cost", []), default=0) > 2 ** 53:
+        continue
+    command = [lierne, "balance", "-", "--format=json"]
+    command += [text.format(case[name]) for name, text in options.items() if name in case]
+    found = {row["mode"]: row for row in json.loads(subprocess.run(
+        command, input=json.dumps({name: case[name] for name in names}), capture_output=True, text=True).stdout)}
+    for mode, expected in case["expect"]["modes"].items():
+        if mode in found:
+            for name in set(expected) & set(found[mode]):
+                assert found[mode][name] == expected[name], (case["id"], mode, name, found[mode], expected)
+            drawn += "formula" in case
+assert drawn > 10, drawn
 END
 verdict $? "golden assignments: $(tail -n 1 "$work/out")"
 
@@ -52,6 +68,14 @@ rejects() { # rejects NAME STATUS TEXT ARGUMENT...
     [ $status = "$wanted" ] && grep -qF -- "$text" "$work/err"
     verdict $? "$name: exit status $status, wanted $wanted: $(cat "$work/err")"
 }
+"$lierne" balance --format=svg --ranks 2 "$work/two" >"$work/out" &&
+    python3 -c 'import sys, xml.dom.minidom as x; d = x.parse(sys.argv[1]); print(len(d.getElementsByTagName("rect")))' \
+        "$work/out" >"$work/count" && [ "$(cat "$work/count")" -gt 8 ] && grep -q 'bound 5' "$work/out"
+verdict $? "a picture: $(cat "$work/count")"
+echo '{"ranks": 300, "formula": {"lengths": "octave", "items": 3000}}' >"$work/many"
+"$lierne" balance --format=svg --mode=lpt "$work/many" >"$work/out" && grep -q 'highest of each run' "$work/out"
+verdict $? "a picture of many ranks"
+
 printf 'rank\n0 5\n3 x\n' >"$work/words"
 printf '0 5 6 7\n' >"$work/long"
 printf '0 -5\n' >"$work/negative"
@@ -70,6 +94,27 @@ rejects "no mode" 2 "--mode is 'best', must be shed, lpt, kk or contiguous" --mo
 rejects "tolerance" 1 "tolerance is 1025, must be 0 to 1024" --tolerance=2000 "$work/two"
 rejects "caps" 1 "shed: item 0 of rank 0 has 5 rows, and max_rows is 4" --max-rows=4 "$work/two"
 rejects "caps of one mode" 1 "lpt: there are 2 items, and min_items is 2" --mode=lpt --min-items=2 "$work/two"
+json() { # json STATUS TEXT JSON: one that is rejected
+    echo "$3" >"$work/json"
+    rejects "JSON $3" "$1" "$2" "$work/json"
+}
+json 2 "it must be valid JSON" '{"ranks": 2'
+json 2 "its keys must be ranks and formula" '{"ranks": 2, "costs": [1]}'
+json 2 "its keys must be ranks and formula" '{"ranks": 2, "formula": {"lengths": "bell", "items": 1}, "cost": [1]}'
+json 2 "ranks must be a number from 1" '{"formula": {"items": 1}}'
+json 2 "lengths must be bell, bimodal" '{"ranks": 2, "formula": {"lengths": "flat", "items": 1}}'
+json 2 "cost must be rows, square or mixed" '{"ranks": 2, "formula": {"cost": 3, "items": 1}}'
+json 2 "home must be even or front" '{"ranks": 2, "formula": {"home": "back", "items": 1}}'
+json 2 "items must be a number from 0" '{"ranks": 2, "formula": {"items": 1.5}}'
+json 2 "seed must be a number from 0" '{"ranks": 2, "formula": {"items": 1, "seed": -1}}'
+json 2 "must be lists" '{"home_items": [1], "cost": 5}'
+json 2 "cost and rows must be whole numbers" '{"home_items": [1], "cost": [-5]}'
+json 2 "home_items must be numbers of items" '{"home_items": [-1], "cost": [5]}'
+json 2 "of as many items each" '{"home_items": [1], "cost": [5, 6]}'
+json 2 "of as many items each" '{"home_items": [1, 1], "cost": [5]}'
+json 2 "of as many items each" '{"home_items": [1], "cost": [5], "rows": [1, 2]}'
+json 2 "of as many items each" '{"home_items": [1, 0, 2], "cost": [5]}'
+json 2 "has an item of rank 1, and there are 1 ranks" '{"ranks": 1, "home_items": [0, 1], "cost": [5]}'
 : >"$work/empty"
 "$lierne" balance "$work/empty" >"$work/out" && [ "$(wc -l <"$work/out")" = 5 ]
 verdict $? "no items: $(cat "$work/out")"
