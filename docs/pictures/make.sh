@@ -24,6 +24,9 @@ draw ranks-1024 ranks $large 2>/dev/null
 draw matrix-1024 matrix $large 2>/dev/null
 draw rows-1024 rows $large 2>/dev/null
 draw stages-17 stages grids/qwen3.5-vl-27b-mimo-17.json --bridge images_to_language --routing balanced 2>/dev/null
+"$build/lierne" balance --format=svg - >"$folder/loads-16.svg" <<'END'
+{"ranks": 16, "formula": {"lengths": "bimodal", "items": 320, "seed": 9}}
+END
 # Rank 0 of examples/09_schedule, as its trace has it, before and after isolation.
 draw step-recorded timeline docs/pictures/step-recorded.json
 draw step-isolated timeline docs/pictures/step-isolated.json

@@ -172,22 +172,24 @@ static int read_option(char **argv, const char *name, const char *text, int64_t 
     return -1;
 }
 
-static int print_picture(input *in, char **argv, const char *path, int mode) {
+static int print_picture(input *in, char **argv, int mode) {
     double ms;
+    char title[96];
     lierne_assignment *a = assign(in, mode < 0 ? 0 : mode, &ms);
     if (!a) {
         tool_say(argv, "%s: %s", modes[mode < 0 ? 0 : mode], tool_reason());
         return TOOL_INVALID;
     }
-    bool good = balance_draw(&in->items, in->counts, in->nranks, a, path);
+    snprintf(title, sizeof title, "%s: %lld items on %d ranks", modes[mode < 0 ? 0 : mode],
+             (long long)in->items.nitems, in->nranks);
+    bool good = balance_draw(&in->items, in->counts, in->nranks, a, title);
     lierne_assignment_destroy(a);
     return good ? TOOL_VALID : tool_usage(argv, "no memory for the picture");
 }
 
-static int print(input *in, char **argv, const balance_table *t, const char *path, int mode,
-                 int format) {
+static int print(input *in, char **argv, const balance_table *t, int mode, int format) {
     if (format == SVG) {
-        return print_picture(in, argv, path, mode);
+        return print_picture(in, argv, mode);
     }
     return mode >= 0 ? print_ranks(in, argv, t, mode, format == JSON)
            : print_modes(in, argv, format == JSON) > 0 ? TOOL_VALID
@@ -210,7 +212,7 @@ static int run(input *in, char **argv, const char *path, const int64_t *numbers,
         status = TOOL_USAGE;
     }
     if (status < 0) {
-        status = print(in, argv, &t, path, mode, format);
+        status = print(in, argv, &t, mode, format);
     }
     free(in->cost);
     free(in->rows);
