@@ -65,6 +65,23 @@ static lierne_block piece_block(const lierne_varying_plan *v, int side, int from
                     side == from ? column->local_a : column->local_b, column->size);
 }
 
+/* Whether a block begins where another one, of one run too, ends. */
+static bool follows(const lierne_block *next, const lierne_block *block) {
+    return lierne_block_contiguous(block) && lierne_block_contiguous(next) &&
+           block->offset + block->count[0] == next->offset;
+}
+
+/* Segments that follow one another on both sides are one copy: a long one bypasses the cache. */
+static bool extend_copy(lierne_op *last, lierne_place *source, const lierne_block *to,
+                        const lierne_block *from) {
+    if (!follows(to, &last->to.block) || !follows(from, &source->block)) {
+        return false;
+    }
+    last->to.block.count[0] += to->count[0];
+    source->block.count[0] += from->count[0];
+    return true;
+}
+
 static void add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
                      const lierne_token_piece *piece, const lierne_overlap *column) {
     lierne_varying_way *way = &v->ways[d];
@@ -72,6 +89,10 @@ static void add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
     lierne_block to = piece_block(v, !from, from, piece, column),
                  source = piece_block(v, from, from, piece, column);
     lierne_blocks_join((lierne_block *const[]){&to, &source}, 2);
+    if (copies->count > 0 && extend_copy(&copies->at[copies->count - 1],
+                                         &way->sources[copies->count - 1], &to, &source)) {
+        return;
+    }
     way->sources[copies->count] = lierne_place_at(LIERNE_BUFFER_IN, source);
     copies->at[copies->count] =
         (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, to),
