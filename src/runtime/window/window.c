@@ -72,13 +72,6 @@ static lierne_status agree_call(lierne_context *context, const char *call, liern
     return lierne_context_agree_all(context, mine, fields, 2, number);
 }
 
-void lierne_window_record(const lierne_window *w, lierne_entry entry) {
-    entry.what = LIERNE_RECORD_ROUND;
-    entry.plan = w->number;
-    entry.number = w->round;
-    lierne_recorder_add(&w->context->recorder, &entry);
-}
-
 static void record_end(const lierne_window *w, lierne_status status) {
     lierne_window_record(w, (lierne_entry){.kind = LIERNE_RECORD_END, .peer = -1, .bytes = status});
 }

@@ -58,8 +58,14 @@ typedef struct lierne_window_memory {
     void (*destroy)(lierne_window *w, bool quiet);
 } lierne_window_memory;
 
-/* Records an entry about the round that was notified last. */
-LIERNE_PRIVATE void lierne_window_record(const lierne_window *w, lierne_entry entry);
+/* Records an entry about the round that was notified last. Inline, because both the life of a window
+ * and its memory do so. */
+static inline void lierne_window_record(const lierne_window *w, lierne_entry entry) {
+    entry.what = LIERNE_RECORD_ROUND;
+    entry.plan = w->number;
+    entry.number = w->round;
+    lierne_recorder_add(&w->context->recorder, &entry);
+}
 
 extern const lierne_window_memory lierne_window_on_host;
 extern const lierne_window_memory lierne_window_on_device;
