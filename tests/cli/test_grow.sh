@@ -53,14 +53,8 @@ for how in same larger smaller; do
     ${CC:-cc} -std=gnu11 -w -D"$(tr a-z A-Z <<<"$how")" -I"$work/$how" tests/cli/grow.c \
         "$(ls "$build"/liblierne.so.*.*.*)" -Wl,-rpath,"$build" -o "$work/$how/grow"
     verdict $? "$how: grow.c compiles"
-    line=$("$work/$how/grow" | tee "$work/out" | tail -n 1)
-    grep '^FAIL' "$work/out" | sed "s/^FAIL/FAIL $how:/"
-    if [[ $line =~ ^([1-9][0-9]*)\ passed,\ ([0-9]+)\ failed$ ]]; then
-        passed=$((passed + BASH_REMATCH[1]))
-        failed=$((failed + BASH_REMATCH[2]))
-    else
-        verdict 1 "$how: the program ran to its end"
-    fi
+    "$work/$how/grow" >"$work/out"
+    adds $? "$work/out"
 done
 
 verdicts

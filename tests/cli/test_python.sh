@@ -13,18 +13,10 @@ if ! "$python" -c 'import cffi, numpy' 2>/dev/null || [ ! -e "$build/liblierne.s
 fi
 export PYTHONDONTWRITEBYTECODE=1
 PYTHON=$python sh src/python/stage.sh "$build" || exit 1
-passed=0
-failed=0
-for program in package schedules shared_outputs windows wrong_calls megatron_members; do
+for program in package package_rows package_plans schedules shared_outputs windows wrong_calls megatron_members; do
     PYTHONPATH=$build/python:tests/python timeout 300 "$python" tests/python/$program.py >"$work/out" 2>&1
-    if [[ $(tail -n 1 "$work/out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-        passed=$((passed + BASH_REMATCH[1]))
-        failed=$((failed + BASH_REMATCH[2]))
-        [ "${BASH_REMATCH[2]}" = 0 ] || cat "$work/out"
-    else
-        cat "$work/out"
-        verdict 1 "tests/python/$program.py ends"
-    fi
+    adds $? "$work/out"
+    [ "${count#* passed, }" = "0 failed" ] || cat "$work/out"
 done
 
 if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -e "$build/liblierne_mpi.so.0" ]; then

@@ -52,22 +52,22 @@ static _Thread_local operations group;
 static _Thread_local bool open_group;
 static _Thread_local bool broken; /* the group: nothing of it is begun */
 
-void fake_nccl_stall(bool stall) {
+static void set_flag(bool *flag, bool value) {
     pthread_mutex_lock(&lock);
-    stalled = stall;
+    *flag = value;
     pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_stall(bool stall) {
+    set_flag(&stalled, stall);
 }
 
 void fake_nccl_use_streams(bool use) {
-    pthread_mutex_lock(&lock);
-    on_streams = use;
-    pthread_mutex_unlock(&lock);
+    set_flag(&on_streams, use);
 }
 
 void fake_nccl_join_groups(bool join) {
-    pthread_mutex_lock(&lock);
-    joins_groups = join;
-    pthread_mutex_unlock(&lock);
+    set_flag(&joins_groups, join);
 }
 
 void fake_nccl_set_version(int version) {
@@ -87,9 +87,7 @@ void fake_nccl_set_error(ncclResult_t error) {
 }
 
 void fake_nccl_fail_send(void) {
-    pthread_mutex_lock(&lock);
-    fails = true;
-    pthread_mutex_unlock(&lock);
+    set_flag(&fails, true);
 }
 
 fake_nccl_counts fake_nccl_count(void) {

@@ -12,7 +12,7 @@ import torch.distributed as dist
 import lierne
 import lierne.torch
 from lierne.torch import deepmd
-from package import Rows
+from package_rows import Rows
 from report import golden
 from torch_harness import contexts, leaf, main, raises, same, test
 

@@ -11,18 +11,9 @@ import torch.distributed as dist
 import lierne
 import lierne.torch
 from lierne.torch.deepmd import border_op
-from package import Rows
+from package_rows import Rows
 from report import golden
-from torch_harness import ENCODER, LLM, bridge, contexts, leaf, main, same, test
-
-
-def raised(function, *arguments):
-    """The exception that a call raises."""
-    try:
-        function(*arguments)
-    except Exception as error:
-        return error
-    raise AssertionError("accepted")
+from torch_harness import ENCODER, LLM, bridge, contexts, leaf, main, raised, same, test
 
 
 @test
@@ -73,13 +64,13 @@ def timed_out(begin):
         dist.barrier()
         context.abort("this rank is late on purpose")
     else:
-        error = raised(begin, move)
+        error = raised(Exception, begin, move)
         seconds = time.monotonic() - start
         assert isinstance(error, lierne.errors.TimeoutError), repr(error)
         assert "after 1 s, with rank 0" in str(error), error
         assert 0.9 < seconds < 20, seconds
         start = time.monotonic()
-        assert isinstance(raised(begin, move), lierne.errors.TimeoutError)
+        assert isinstance(raised(Exception, begin, move), lierne.errors.TimeoutError)
         assert time.monotonic() - start < 1
         dist.barrier()
     context.close()
@@ -103,7 +94,7 @@ def a_timeout_names_the_call_and_the_plan():
     assert move.plan.number != other.plan.number
     dist.barrier()
     if context.rank:
-        error = raised(move.adjoint, x)
+        error = raised(Exception, move.adjoint, x)
         expected = f"rank {context.rank}: adjoint 1 of plan {move.plan.number}, stage "
         assert expected in str(error), (expected, error)
     dist.barrier()
@@ -131,7 +122,7 @@ def a_rank_that_does_not_call_backward_is_a_timeout():
     sums = move(x).sum(), move.begin(x).wait().sum()
     dist.barrier()
     for loss in sums if context.rank else ():
-        assert isinstance(raised(loss.backward), lierne.errors.TimeoutError)
+        assert isinstance(raised(Exception, loss.backward), lierne.errors.TimeoutError)
     dist.barrier()
     context.abort("the others had a timeout")
     context.close()
@@ -242,7 +233,7 @@ def an_operation_that_is_gone_is_named():
         x, number = torch.zeros(move.shapes()[0], dtype=torch.float64), move.id
         del move
         gc.collect()
-        error = raised(torch.ops.lierne.move, x, number, False)
+        error = raised(Exception, torch.ops.lierne.move, x, number, False)
         assert f"operation {number} is gone" in str(error), repr(error)
 
 
@@ -257,7 +248,7 @@ def closed_is_rejected():
         context.close()
         for call in (lambda: move(x), lambda: move.begin(x), lambda: move.adjoint(x), y.sum().backward,
                      lambda: lierne.torch.Bridge(context, grid, grid, (n, 2), torch.float32)):
-            error = raised(call)
+            error = raised(Exception, call)
             assert isinstance(error, ValueError) and "closed" in str(error), (over, repr(error))
 
 
@@ -269,13 +260,13 @@ def wrong_arguments_on_one_rank():
     grid = lierne.Grid({"tp": 1, "dp": 1})
     with lierne.torch.context() as context:
         for bad in ("tp1,dp1", None, 3, np.zeros((1000, 2))):
-            error = raised(lierne.torch.Bridge, context, bad, grid, (2, 2), torch.float32)
+            error = raised(Exception, lierne.torch.Bridge, context, bad, grid, (2, 2), torch.float32)
             assert isinstance(error, TypeError) and "is no DeviceMesh and no grid" in str(error), repr(error)
             assert len(str(error)) < 200, error
         move = lierne.torch.Bridge(context, grid, grid, (2, 2), torch.float32)
         array = np.zeros((2, 2), np.float32)
         for call in (move, move.adjoint, move.begin):
-            error = raised(call, array)
+            error = raised(Exception, call, array)
             assert isinstance(error, TypeError), repr(error)
             assert "the input is a numpy.ndarray, must be a torch.Tensor" in str(error), error
             assert "[" not in str(error), error

@@ -38,14 +38,26 @@ def same(got, expected, what=""):
     assert torch.equal(got.reshape(-1), expected.reshape(-1)), (what, got, expected)
 
 
-def raises(kind, text, function):
-    """A call raises an error of this kind, whose message has this text."""
+def raised(kind, function, *arguments, **options):
+    """The error of this kind that a call raises."""
     try:
-        function()
+        function(*arguments, **options)
     except kind as error:
-        assert text in str(error), error
-    else:
-        raise AssertionError(f"no {kind.__name__}: {text}")
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def raises(kind, text, function, *arguments, **options):
+    """A call raises an error of this kind, whose message has this text."""
+    error = raised(kind, function, *arguments, **options)
+    assert text in str(error), error
+
+
+def gathered(text):
+    """The texts of all ranks, on all of them."""
+    texts = [None] * dist.get_world_size()
+    dist.all_gather_object(texts, text)
+    return texts
 
 
 def leaf(array, dtype=torch.float64):

@@ -18,7 +18,7 @@ import lierne
 import lierne.torch
 from lierne.torch.fx import isolate_ep_process_group_pass, record
 from lierne.torch.schedules import Run, Schedule, trace
-from torch_harness import WAYS, main, raises, same, test_on_8
+from torch_harness import WAYS, gathered, main, raises, same, test_on_8
 
 WIDTH, STEPS, HELD = 16, 3, 1
 c10d = torch.ops._c10d_functional
@@ -161,6 +161,80 @@ class Gated(Steps):
         if node is self.tokens and dist.get_rank() == HELD:
             self.open("the all-to-all")
             self.timer.cancel()
+
+
+@test_on_8
+def an_isolated_all_to_all_overlaps_over_gloo():
+    group = new_group()
+    module, isolated = traced(group), isolate_ep_process_group_pass(traced(group))
+    names = [{node.args[-1] for node in m.graph.nodes if node.target is c10d.all_to_all_single.default}
+             for m in (module, isolated)]
+    assert names[0] == {group.group_name} != names[1] and len(names[1]) == 1
+    expected = losses(module)
+    assert expected[0] > expected[-1]
+    same(losses(isolated), expected)
+    tokens, *parameters = inputs()
+    for graph, patience in ((isolated, 60), (module, 1)):
+        gated = Gated(graph, group, patience)
+        same(gated.run(tokens, *parameters)[0], expected[0])
+        gather, tokens_ = (gated.times[node] for node in (gated.next_gather, gated.tokens))
+        if dist.get_rank() == HELD and graph is isolated:
+            assert gated.opened_by == "the all-to-all"
+            assert gather[0] < tokens_[0] < tokens_[1] <= gated.opened < gather[1]
+        elif dist.get_rank() == HELD:
+            assert gated.opened_by == "patience"
+            assert gather[0] < tokens_[0] < gated.opened < tokens_[1]
+        bars = gated.events()
+        assert len({bar["tid"] for bar in bars}) == (2 if graph is isolated else 1)
+        json.dumps(bars)
+        dist.barrier()
+
+
+class OverLierne(Steps):
+    """Executes the collectives of a graph in a run: launching one fills its input and resumes it. hold:
+    rank 1 resumes its part of the next layer's all-gather when it has seen the all-to-all complete."""
+
+    def __init__(self, module, context, hold=False):
+        super().__init__(module)
+        self.hold = hold and context.rank == HELD
+        recorded = record(module)
+        self.at = {node: i for i, node in enumerate(recorded.nodes)}
+        entries = [self.planned(entry, node, context) for entry, node in zip(recorded.operations, recorded.nodes)]
+        self.plans = [entry.plan for entry in entries]
+        self.over = Run(context, Schedule(context.rank, recorded.groups, entries))
+
+    @staticmethod
+    def planned(entry, node, context):
+        """The operation with a plan of as many elements as the node's input, to be resumed."""
+        if entry.kind == "local":
+            return entry
+        n, all_ranks = node.args[0].meta["val"].numel(), dist.get_world_size()
+        plan = getattr(lierne, entry.kind)(context, n if entry.kind == "all_gather" else n // all_ranks, "f32")
+        return dataclasses.replace(entry, plan=plan, held=True)
+
+    def run(self, *values):
+        self.ins = [plan and torch.zeros(plan.shapes()[0]) for plan in self.plans]
+        self.outs = [plan and torch.zeros(plan.shapes()[1]) for plan in self.plans]
+        self.over.begin(self.ins, self.outs)
+        made = super().run(*values)
+        self.over.wait()
+        return made
+
+    def run_node(self, node):
+        if node.target is c10d.wait_tensor.default:
+            while not self.over.event(self.at[node.args[0]]).ended:
+                self.over.test()
+            if self.hold and node.args[0] is self.tokens:
+                assert not self.over.event(self.at[self.next_gather]).resumed
+                self.over.resume(self.at[self.next_gather])
+            return self.env[node.args[0]]
+        if node.target not in _KINDS:
+            return super().run_node(node)
+        i, value = self.at[node], self.env[node.args[0]]
+        self.ins[i].copy_(value.reshape(-1))
+        if not self.hold or node is not self.next_gather:
+            self.over.resume(i)
+        return self.outs[i].view(node.meta["val"].shape)
 
 
 @test_on_8

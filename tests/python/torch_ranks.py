@@ -6,7 +6,9 @@ import torch.distributed as dist
 
 import lierne
 import lierne.torch
-from package import Bridges, Rows, grid_of
+from cases import grid_of
+from package import Bridges
+from package_rows import Rows
 from report import golden
 from torch_harness import ENCODER, bridge, contexts, leaf, main, raises, same, test, test_on_8
 

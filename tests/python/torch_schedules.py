@@ -9,19 +9,12 @@ import lierne
 import lierne.torch
 from lierne.torch.schedules import Group, Operation, Run, Schedule, group_of, isolate, run, trace
 from schedules import data_of, planned
-from torch_harness import WAYS, contexts, main, raises, same, test
+from torch_harness import WAYS, contexts, gathered, main, raises, same, test
 
 
 def tensors(rank):
     """Inputs of the layer, and its results."""
     return [[torch.from_numpy(array) for array in arrays] for arrays in data_of(rank)]
-
-
-def gathered(text):
-    """The texts of all ranks, on all of them."""
-    texts = [None] * dist.get_world_size()
-    dist.all_gather_object(texts, text)
-    return texts
 
 
 @test

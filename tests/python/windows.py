@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 import lierne
-from package import on_node
+from cases import on_node
 from report import main
 
 

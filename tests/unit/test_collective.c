@@ -4,60 +4,14 @@
 #include "collectives.h"
 #include "rank_threads.h"
 #include "route_executor.h"
-#include "streams.h"
-#include "transports.h"
-#include "unit/collective_case.h"
+#include "unit/collective_world.h"
 #include "unit/expect.h"
 #include "unit/ranks.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <string.h>
 
-/* A world whose ranks have planned a case. */
-typedef struct world {
-    const collective_case *c;
-    int n;
-    lierne_sim *sim;
-    lierne_plan *plans[COLLECTIVE_RANKS];
-    test_transports *transports;
-    test_streams *streams;
-} world;
-
-static void plan_one(lierne_context *context, void *shared) {
-    world *w = shared;
-    collective_case_plan(&w->plans[lierne_context_get_rank(context)], context, w->c);
-}
-
-/* n: ranks of the world, of which those of the case are some. */
-static void open_world(world *w, const collective_case *c, int n) {
-    *w = (world){.c = c, .n = n};
-    assert_ok(lierne_sim_create(&w->sim, n, NULL));
-    w->transports = test_transports_attach_asked(w->sim, n);
-    w->streams = test_streams_attach_asked(w->sim, n);
-    if (collective_case_waits(c)) {
-        rank_threads(w->sim, n, plan_one, w);
-    } else {
-        for (int r = 0; r < n; r++) {
-            plan_one(lierne_sim_get_context(w->sim, r), w);
-        }
-    }
-    for (int r = 0; r < n; r++) {
-        cr_assert_not_null(w->plans[r], "%s, rank %d: %s", collective_case_text(c), r,
-                           lierne_last_error());
-    }
-}
-
-static void close_world(world *w) {
-    for (int r = 0; r < w->n; r++) {
-        assert_ok(lierne_plan_destroy(w->plans[r]));
-    }
-    assert_ok(lierne_sim_destroy(w->sim));
-    test_streams_destroy(w->streams);
-    cr_assert(test_transports_destroy(w->transports));
-}
-
-static void execute(world *w, lierne_direction direction) {
+static void execute(collective_world *w, lierne_direction direction) {
     collective_run runs[COLLECTIVE_RANKS];
     int64_t wrong = 0;
     for (int r = 0; r < w->n; r++) {
@@ -71,7 +25,7 @@ static void execute(world *w, lierne_direction direction) {
                  (int)direction, (long long)wrong);
 }
 
-static void check_sizes(const world *w) {
+static void check_sizes(const collective_world *w) {
     for (int r = 0; r < w->n; r++) {
         int place = collective_case_place(w->c, r), naxes;
         int64_t in, out, in_shape[LIERNE_MAX_AXES], out_shape[LIERNE_MAX_AXES];
@@ -86,8 +40,8 @@ static void check_sizes(const world *w) {
 
 /* Twice each, because nothing of one call may be left for the next one. */
 static void run_case(const collective_case *c, int n) {
-    world w;
-    open_world(&w, c, n);
+    collective_world w;
+    collective_world_open(&w, c, n);
     check_sizes(&w);
     cr_expect_eq(lierne_plan_check((const lierne_plan *const *)w.plans, n), LIERNE_OK, "%s: %s",
                  collective_case_text(c), lierne_last_error());
@@ -97,7 +51,7 @@ static void run_case(const collective_case *c, int n) {
             execute(&w, LIERNE_DIRECTION_ADJOINT);
         }
     }
-    close_world(&w);
+    collective_world_close(&w);
 }
 
 static bool has_reduction(const collective_case *c) {
@@ -234,16 +188,16 @@ Test(collective, plans_are_their_public_routes) {
                              .reduction = (lierne_reduction)(v / 13 % 5),
                              .algorithm = (lierne_collective_algorithm)(v / 72 % 3),
                              .root = v % (1 + v / 6 % 6)};
-        world w;
+        collective_world w;
         collective_case_size(&c, 40);
         if (!is_allowed(&c)) {
             continue;
         }
-        open_world(&w, &c, c.n);
+        collective_world_open(&w, &c, c.n);
         const char *fault = collective_case_has_adjoint(&c) ? route_compare(w.plans, c.n)
                                                             : route_compare_forward(w.plans, c.n);
         cr_expect(!fault, "%s: %s", collective_case_text(&c), fault);
-        close_world(&w);
+        collective_world_close(&w);
     }
 }
 
@@ -480,117 +434,4 @@ Test(collective, composed_to_an_all_reduce) {
         lierne_plan_destroy(second[r]);
     }
     assert_ok(lierne_sim_destroy(sim));
-}
-
-/* Nobody is through before the last one has begun. */
-static void check_barrier(int n, int late) {
-    collective_case c = {.kind = BARRIER, .n = n, .dtype = LIERNE_DTYPE_F64};
-    lierne_request *requests[COLLECTIVE_RANKS];
-    world w;
-    int done;
-    open_world(&w, &c, n);
-    for (int d = 0; d < 2; d++) {
-        for (int i = 0; i < n; i++) {
-            int r = (late + 1 + i) % n;
-            for (int k = 0; k < i * 20 * n; k++) {
-                int tested = (late + 1 + k % i) % n;
-                assert_ok(lierne_request_test(&done, requests[tested]));
-                cr_assert_eq(done, 0, "%d ranks, %d late: rank %d is through", n, late, tested);
-            }
-            lierne_status status =
-                (d ? lierne_plan_adjoint_begin
-                   : lierne_plan_forward_begin)(&requests[r], w.plans[r], NULL, NULL, NULL);
-            cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
-        }
-        for (int r = 0; r < n; r++) {
-            assert_ok(lierne_request_end(requests[r]));
-        }
-    }
-    close_world(&w);
-}
-
-Test(collective, a_barrier_holds_until_all_have_begun) {
-    for (int n = 1; n <= 8; n++) {
-        for (int late = 0; late < n; late++) {
-            check_barrier(n, late);
-        }
-    }
-}
-
-static lierne_report report_of(const lierne_plan *plan, lierne_direction direction) {
-    lierne_report report = {.size = sizeof report};
-    assert_ok(lierne_plan_get_report(&report, plan, direction));
-    return report;
-}
-
-static void check_report(collective_case c, const char *algorithm, int64_t sent, int64_t received,
-                         int64_t least) {
-    world w;
-    collective_case_size(&c, 10);
-    open_world(&w, &c, 4);
-    lierne_report report = report_of(w.plans[1], LIERNE_DIRECTION_FORWARD);
-    cr_expect_str_eq(report.algorithm, algorithm);
-    cr_expect(report.sent_bytes == sent && report.received_bytes == received &&
-                  report.min_bytes == least,
-              "%s: %lld, %lld, %lld", collective_case_text(&c), (long long)report.sent_bytes,
-              (long long)report.received_bytes, (long long)report.min_bytes);
-    close_world(&w);
-}
-
-/* Rank 1 of 4, 10 elements of 4 bytes: the two-shot parts are 4, 4, 2 and 0. */
-Test(collective, reports_count_bytes) {
-    collective_case c = {
-        .kind = ALL_GATHER, .n = 4, .even = true, .dtype = LIERNE_DTYPE_F32, .root = 1};
-    check_report(c, "direct", 120, 120, 120);
-    c.kind = REDUCE_SCATTER;
-    check_report(c, "direct", 120, 120, 120);
-    c.kind = ALL_TO_ALL;
-    check_report(c, "direct", 120, 120, 120);
-    c.kind = BARRIER;
-    check_report(c, "dissemination", 2, 2, 0);
-    c.kind = ALL_REDUCE;
-    c.algorithm = LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT;
-    check_report(c, "one_shot", 120, 120, 72);
-    c.algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT;
-    check_report(c, "two_shot", 24 + 48, 48 + 24, 72);
-    c.kind = BROADCAST;
-    check_report(c, "two_shot", 16 + 8 + 48, 0, 0);
-    c.algorithm = LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT;
-    check_report(c, "one_shot", 120, 0, 0);
-}
-
-static const char *chosen(int n, int64_t count) {
-    collective_case c = {.kind = ALL_REDUCE, .n = n, .even = true, .dtype = LIERNE_DTYPE_F32};
-    static char name[16];
-    world w;
-    collective_case_size(&c, count);
-    open_world(&w, &c, n);
-    snprintf(name, sizeof name, "%s", report_of(w.plans[0], LIERNE_DIRECTION_FORWARD).algorithm);
-    close_world(&w);
-    return name;
-}
-
-Test(collective, auto_chooses_by_ranks_and_bytes) {
-    cr_expect_str_eq(chosen(2, 1 << 20), "one_shot");
-    cr_expect_str_eq(chosen(8, 16), "one_shot");
-    cr_expect_str_eq(chosen(8, 1 << 20), "two_shot");
-    cr_expect_str_eq(chosen(4, 1 << 20), "two_shot");
-}
-
-Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
-    lierne_context *context;
-    lierne_plan *plan;
-    lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 5, .dtype = LIERNE_DTYPE_F32};
-    assert_ok(lierne_context_create_self(&context, NULL));
-    setenv("LIERNE_COLLECTIVE", "two_shot", 1);
-    cr_expect_str_eq(chosen(8, 16), "two_shot");
-    setenv("LIERNE_COLLECTIVE", "one_shot", 1);
-    cr_expect_str_eq(chosen(8, 1 << 20), "one_shot");
-    setenv("LIERNE_COLLECTIVE", "", 1);
-    cr_expect_str_eq(chosen(8, 1 << 20), "two_shot");
-    setenv("LIERNE_COLLECTIVE", "three_shot", 1);
-    cr_assert_eq(lierne_plan_create_all_reduce(&plan, context, &spec), LIERNE_ERR_INVALID);
-    cr_expect(!plan && strstr(lierne_last_error(), "LIERNE_COLLECTIVE is 'three_shot'"), "%s",
-              lierne_last_error());
-    assert_ok(lierne_context_destroy(context));
 }

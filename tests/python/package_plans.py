@@ -1,0 +1,269 @@
+"""Plans of tensors from Python, the requests of their calls, and what becomes of both."""
+import gc
+import threading
+import unittest
+import weakref
+
+import numpy as np
+
+import lierne
+import lierne.oob
+from cases import begin_all, on_node
+from report import main
+
+
+class Plans(unittest.TestCase):
+    def test_collectives(self):
+        def rank(context):
+            r = context.rank
+            x = np.arange(6, dtype=np.int64) + 10 * r
+            gathered = lierne.all_gather(context, [1, 2, 3], "i64").forward(x[:r + 1])
+            np.testing.assert_array_equal(gathered, [0, 10, 11, 20, 21, 22])
+            part = lierne.reduce_scatter(context, 2, "i64").forward(x)
+            np.testing.assert_array_equal(part, 3 * x[2 * r:2 * r + 2] + 30 - 30 * r)
+            least = lierne.reduce_scatter(context, 2, "i64", reduction="min").forward(x)
+            np.testing.assert_array_equal(least, x[2 * r:2 * r + 2] - 10 * r)
+            most = lierne.all_reduce(context, 6, "i64", reduction="max").forward(x)
+            np.testing.assert_array_equal(most, np.arange(6) + 20)
+            root = lierne.broadcast(context, 6, "i64", root=1).forward(x if r == 1 else None)
+            np.testing.assert_array_equal(root, np.arange(6) + 10)
+            every = lierne.all_to_all(context, 2, "i64").forward(x)
+            np.testing.assert_array_equal(every.reshape(3, 2)[:, 0], [2 * r, 10 + 2 * r, 20 + 2 * r])
+            lierne.barrier(context).forward(None)
+
+        with lierne.Context.sim(3) as world:
+            world.run(rank)
+
+    def test_redistribution_and_composition(self):
+        with lierne.Context.sim(4) as world:
+            grid = lierne.Grid({"x": 2, "y": 2})
+            rows = lierne.Layout(grid, (6, 4), "f64", {"y": lierne.Shard(0)})
+            both = lierne.Layout(grid, (6, 4), "f64", {"y": lierne.Shard(0), "x": lierne.Shard(1)})
+            there = [lierne.Redistribute(world[r], rows, both) for r in range(4)]
+            back = [lierne.Redistribute(world[r], both, rows) for r in range(4)]
+            round_trip = [a.then(b) for a, b in zip(there, back)]
+            whole = np.arange(24.0).reshape(6, 4)
+            data = [whole[3 * (r // 2):3 * (r // 2) + 3] for r in range(4)]
+            for out, x in zip(begin_all(round_trip, data), data):
+                np.testing.assert_array_equal(out, x)
+            self.assertEqual(both.shape(1), (3, 2))
+            self.assertEqual(both.boxes(1), [((0, 2), (3, 2), (0, 0))])
+            together = [lierne.Coalesced([a, a2]) for a, a2 in zip(there, [
+                lierne.Redistribute(world[r], rows, both) for r in range(4)])]
+            for pair, x in zip(together, data):
+                pair.begin([x, -x])
+            for r, pair in enumerate(together):
+                one, two = pair.wait()
+                np.testing.assert_array_equal(one, data[r][:, 2 * (r % 2):2 * (r % 2) + 2])
+                np.testing.assert_array_equal(two, -one)
+                # Both plans in one message per peer: a rank needs rows of its own two ranks only.
+                sent, received = pair.messages()
+                self.assertEqual((sent, received), (there[r].report()["sent_messages"],
+                                                    there[r].report()["received_messages"]))
+
+    def test_sets(self):
+        """Rank 0 trains, ranks 1 and 2 serve: three matrices by columns and two vectors."""
+        with lierne.Context.sim(3) as world:
+            trainer = lierne.Grid({"tp": 1}, world_size=3)
+            engine = lierne.Grid({"tp": 2}, rank_offset=1, world_size=3)
+            shapes = [((4, 6), lierne.Shard(1)), ((5,), lierne.Replicate())]
+            pairs = [(lierne.Layout(trainer, shape, "f32", {}),
+                      lierne.Layout(engine, shape, "f32", {"tp": how})) for shape, how in shapes]
+            order = [0, 1, 0, 1, 0]
+            src, dst = ([pairs[i][side] for i in order] for side in range(2))
+            offsets = [40, 0, 13, 6, 26]
+            plans = [lierne.TensorSet(world[r], src, dst, dst_offsets=offsets) for r in range(3)]
+            weights = np.arange(82, dtype="f4")
+            outs = begin_all(plans, [weights, np.zeros(0, "f4"), np.zeros(0, "f4")])
+            self.assertEqual((plans[0].kind, outs[0].size, outs[1].size), ("set", 0, 52))
+            at = 0
+            for i, offset in zip(order, offsets):
+                whole = weights[at:at + (24, 5)[i]]
+                for r in (1, 2):
+                    part = whole if i else whole.reshape(4, 6)[:, 3 * r - 3:3 * r].ravel()
+                    np.testing.assert_array_equal(outs[r][offset:offset + part.size], part)
+                at += whole.size
+            with self.assertRaisesRegex(ValueError, "src has 5 layouts, dst 4"):
+                lierne.TensorSet(world[0], src, dst[:4])
+
+    def test_views_and_digests_of_a_set(self):
+        """Ranks 0 and 1 train with tp2; rank 2 serves the whole."""
+        trainer, engine = lierne.Grid({"tp": 2}, world_size=3), lierne.Grid({"tp": 1}, 2, 3)
+        cuts = [((4, 6), lierne.Shard(1)), ((5,), lierne.Replicate()), ((3, 2), lierne.Shard(0))]
+        src = [lierne.Layout(trainer, shape, "f32", {"tp": cut}) for shape, cut in cuts]
+        dst = [lierne.Layout(engine, shape, "f32", {}) for shape, _ in cuts]
+        whole = [np.arange(np.prod(shape), dtype="f4").reshape(shape) + 100 * i
+                 for i, (shape, _) in enumerate(cuts)]
+
+        def rank(context):
+            r = context.rank
+            plan = lierne.TensorSet(context, src, dst, src_offsets=[20, 0, 6] if r < 2 else None)
+            data = np.full(plan.shapes()[0], -7, "f4")
+            parts = [np.split(whole[0], 2, 1)[r], whole[1], (whole[2][:2], whole[2][2:])[r]] if r < 2 else []
+            for view, part in zip(plan.views(data), parts):
+                view[...] = part
+            out = plan.forward(data)
+            for got, expected in zip(plan.views(out, "dst"), whole if r == 2 else []):
+                np.testing.assert_array_equal(got, expected)
+            there = plan.views(data), plan.views(out, "dst")
+            lierne.check_digests(context, src, dst, there[1], there[0], key=5)
+            parts = [[lierne.digest(layout, r, part, key=5, tensor=t) for t, (layout, part) in
+                      enumerate(zip(*side))] for side in ((src, there[0]), (dst, there[1]))]
+            if r == 2:
+                there[1][2][1, 0] += 1
+            with self.assertRaisesRegex(lierne.errors.MismatchError, "tensor 2.*rank 2|rank 2.*tensor 2"):
+                lierne.check_digests(context, src, dst, there[1], there[0], key=5)
+            with self.assertRaisesRegex(ValueError, r"the buffer has shape \(3,\); that of dst has"):
+                plan.views(np.zeros(3), "dst")
+            routes = lierne.TensorSetRoutes(r, src, dst, src_offsets=[20, 0, 6] if r < 2 else None)
+            for direction in ("forward", "adjoint"):
+                self.assertEqual(str(routes.route(direction)), str(plan.route(direction)))
+                self.assertEqual(routes.shapes(direction), plan.shapes(direction))
+            return parts
+
+        with lierne.Context.sim(3) as world:
+            found = world.run(rank)
+        for t, (shape, _) in enumerate(cuts):  # digests of all ranks add up, in both layouts
+            sides = [[sum(of[side][t][i] for of in found) % 2 ** 64 for i in range(2)] for side in range(2)]
+            self.assertEqual(sides[0], sides[1])
+            self.assertEqual(sides[0][1], np.prod(shape))
+            self.assertNotEqual(sides[0][0], 0)
+        with self.assertRaisesRegex(ValueError, r"data has shape \(2,\); the plan needs \(4, 3\)"):
+            lierne.digest(src[0], 0, np.zeros(2, "f4"))
+        with self.assertRaises(lierne.errors.InvalidError):
+            lierne.TensorSetRoutes(0, [], [])
+
+    def test_requests(self):
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+            first = plans[0].begin(np.float32([1]))
+            self.assertFalse(first.test())
+            with self.assertRaises(lierne.errors.BusyError):
+                plans[0].close()
+            second = plans[1].begin(np.float32([2]))
+            for request in (first, second, first):
+                np.testing.assert_array_equal(request.wait(), [1, 2])
+            self.assertIs(first.wait(), first.wait())
+            self.assertTrue(first.test())
+            third = [plan.begin(np.float32([rank])) for rank, plan in enumerate(plans)]
+            first.wait()  # another execution has its place now
+            self.assertEqual([request.wait().tolist() for request in third], [[0, 1], [0, 1]])
+
+    def test_a_request_that_is_dropped_ends(self):
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+            for kept in ((), (0,), (1,)):
+                requests = [plan.begin(np.float32([9])) for plan in plans]
+                requests = [requests[r] for r in kept]
+                gc.collect()
+                for request in requests:
+                    self.assertEqual(request.wait().tolist(), [9, 9])
+                got = begin_all(plans, [np.float32([r]) for r in range(2)])
+                self.assertEqual([out.tolist() for out in got], [[0, 1], [0, 1]])
+            requests = [plan.begin(np.float32([9])) for plan in plans]
+            del requests
+            plans[0].close()
+            requests = [plan.begin(np.float32([9])) for plan in plans[1:]]
+            del requests, plans  # the world is closed with a dropped request that never completes
+            world[1].abort("its peer has no plan")
+
+    def test_a_request_that_fails_keeps_its_buffers(self):
+        """Another rank may still write them."""
+        with lierne.Context.sim(2, timeout=0.2) as world:
+            plan = [lierne.all_gather(world[r], 1, "f32") for r in range(2)][0]
+            dropped, blocking = np.zeros(2, np.float32), np.zeros(2, np.float32)
+            refs = weakref.ref(dropped), weakref.ref(blocking)
+            plan.begin(np.float32([1]), out=dropped)
+            with self.assertRaises(TimeoutError):
+                plan.forward(np.float32([1]), out=blocking)
+            with self.assertRaises(TimeoutError):
+                plan.forward(np.float32([1]), out=blocking)
+            del dropped, blocking
+            gc.collect()
+            self.assertTrue(all(ref() is not None for ref in refs))
+
+    def test_a_request_of_a_dead_context_is_left_alone(self):
+        with lierne.Context.sim(2) as world:
+            plan = [lierne.all_gather(world[r], 1, "f32") for r in range(2)][0]
+            request = plan.begin(np.float32([1]))
+            world[0].abort("mine")
+            plan.close()
+            del request
+            for _ in range(2):
+                with self.assertRaisesRegex(lierne.Error, "mine"):
+                    world[0].progress()
+
+    def test_an_error_leaves_nothing_in_flight(self):
+        with self.assertRaisesRegex(RuntimeError, "mine"):
+            with lierne.Context.sim(2) as world:
+                plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+                plans[0].begin(np.float32([1]))
+                raise RuntimeError("mine")
+
+    def test_collected_plans_are_freed_by_their_thread(self):
+        context = lierne.Context.self()
+        for _ in range(3):
+            lierne.all_gather(context, 4, "f32")
+        gc.collect()
+        self.assertEqual(len(context._doomed), 1)  # the first two were freed by later calls
+        context.progress()
+        self.assertEqual(context._doomed, [])
+        context.close()
+        with self.assertRaisesRegex(ValueError, "the context is closed"):
+            lierne.all_gather(context, 4, "f32")
+
+    def test_threads_on_one_context_exclude_each_other(self):
+        with lierne.Context.self() as context:
+            plan = lierne.all_reduce(context, 100000, "f64")
+            x, wrong = np.arange(100000.0), []
+
+            def work():
+                try:
+                    for _ in range(200):
+                        np.testing.assert_array_equal(plan.forward(x), x)
+                except BaseException as error:
+                    wrong.append(error)
+
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+
+    def test_specs_reject_what_does_not_fit(self):
+        with lierne.Context.self() as context:
+            with self.assertRaisesRegex(TypeError, "elements of type float64"):
+                lierne.References(context, 2, [0.5], [1], "f32")
+            with self.assertRaisesRegex(OverflowError, "does not fit int32"):
+                lierne.References(context, 2, [1 << 40], [1], "f32")
+            with self.assertRaisesRegex(TypeError, "no field 'timeot'"):
+                lierne.Context.self(timeot=3)
+
+    def test_own_functions(self):
+        class Alone(lierne.oob.Calls):
+            nranks = 1
+
+            def allgather(self, mine, everyone):
+                if self.fails:
+                    raise RuntimeError("the store is gone")
+                everyone[:] = mine
+
+        calls = Alone()
+        calls.fails = False
+        with lierne.Context.oob(0, 1, calls) as context:
+            np.testing.assert_array_equal(lierne.all_reduce(context, 1, "i32").forward(np.int32([4])), [4])
+        calls.fails = True
+        with self.assertRaises(lierne.errors.TransportError) as caught:
+            lierne.Context.oob(0, 1, calls)
+        self.assertIsInstance(caught.exception.__cause__, RuntimeError)
+
+    def test_a_nodes_processes(self):
+        def rank(context):
+            return lierne.all_gather(context, 1, "i32").forward(np.int32([context.rank + 5])).tolist()
+
+        self.assertEqual(on_node(2, rank), [[5, 6]] * 2)
+
+
+if __name__ == "__main__":
+    main()
