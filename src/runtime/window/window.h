@@ -58,8 +58,8 @@ typedef struct lierne_window_memory {
     void (*destroy)(lierne_window *w, bool quiet);
 } lierne_window_memory;
 
-/* Records an entry about the round that was notified last. Inline, because both the life of a window
- * and its memory do so. */
+/* Records an entry about the round that was notified last. Inline, because both the life of a
+ * window and its memory do so. */
 static inline void lierne_window_record(const lierne_window *w, lierne_entry entry) {
     entry.what = LIERNE_RECORD_ROUND;
     entry.plan = w->number;
