@@ -25,6 +25,8 @@
  *   lierne/layout.h        placements in DTensor's words
  *   lierne/packing.h       packed sequences: segments cut over context-parallel ranks
  *   lierne/redistribute.h  the central operation: from one layout to another
+ *   lierne/packed_bridge.h  rows of images to their tokens in a packed sequence
+ *   lierne/segments.h      segments that no rank has whole, gathered
  *   lierne/plan.h          requests in flight, coalesced plans, lierne_plan_update_shape
  *   lierne/sparse.h        graphs, (rank, row) references, partitions
  *   lierne/samples.h       sample routing: which rank computes which sample
@@ -80,12 +82,14 @@
 #include "lierne/hang.h"
 #include "lierne/layout.h"
 #include "lierne/megatron.h"
+#include "lierne/packed_bridge.h"
 #include "lierne/packing.h"
 #include "lierne/plan.h"
 #include "lierne/redistribute.h"
 #include "lierne/route.h"
 #include "lierne/samples.h"
 #include "lierne/schedule.h"
+#include "lierne/segments.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
 #include "lierne/window.h"

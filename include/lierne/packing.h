@@ -85,6 +85,16 @@ typedef struct lierne_packing {
     lierne_row_order row_order;
 } lierne_packing;
 
+/* A run of rows: rows [row, row + length) of an image go to tokens [position, position + length) of
+ * a segment. See lierne/packed_bridge.h. */
+typedef struct lierne_image_run {
+    int64_t image;
+    int64_t row; /* of the image */
+    int64_t segment;
+    int64_t position; /* among the tokens of the segment */
+    int64_t length;   /* at least 1 */
+} lierne_image_run;
+
 #ifdef __cplusplus
 }
 #endif

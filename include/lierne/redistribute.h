@@ -140,16 +140,22 @@ typedef struct lierne_segments_update {
     const lierne_segments *segments;
     const lierne_packing *src; /* NULL where the layout has no packing: its axis has T indices */
     const lierne_packing *dst;
+    /* Of a packed bridge (lierne/packed_bridge.h): the images, which src packs, and the runs that
+     * join them with the segments, which dst packs. Otherwise NULL. */
+    const lierne_segments *images;
+    const lierne_image_run *runs;
+    int64_t nruns;
 } lierne_segments_update;
 
-/* Replaces the segments of a plan with max_segments, and both packings: for the next microbatch,
- * whose sequences have other lengths. store, padding and row_order stay those of the plan's
- * layouts. Everything is copied; shapes, report, route and alias follow.
+/* Replaces the segments of a plan with max_segments, and both packings; of a packed bridge also the
+ * images and the runs: for the next microbatch, whose sequences have other lengths. store, padding
+ * and row_order stay those of the plan's layouts. Everything is copied; shapes, report, route and
+ * alias follow.
  *
  * Local, but every rank calls with an equal description between the same two calls of the plan: no
- * message, no wait, no allocation. Costs time in proportion to the segments and to what this rank
- * sends and receives in pieces, not to the tokens (but for sequence-major rows). Errors depend on
- * the description alone, so that all ranks get the same; the plan then keeps the old one.
+ * message, no wait, no allocation. Costs time in proportion to the segments and runs and to what
+ * this rank sends and receives in pieces, not to the tokens (but for sequence-major rows). Errors
+ * depend on the description alone, so that all ranks get the same; the plan then keeps the old one.
  *
  * Ranks that give different descriptions, or of which one forgets an update, are found in the next
  * calls: every message says from which description it was packed, and in every call each rank sends
@@ -160,10 +166,11 @@ typedef struct lierne_segments_update {
  * MISMATCH from it, the context stays alive, and the plan keeps the old description.
  *
  * Errors: INVALID (NULL, update->size, a plan without max_segments, a packing for a layout without
- * one or none for one with it, store, padding or row_order that differ, and what
- * lierne_layout_create rejects in segments and packing); OVERFLOW; INDIVISIBLE; CAPACITY; BUSY (a
- * request is in flight); in a context that checks also MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT;
- * the error that killed the context. Thread safety: a context serves one thread at a time. */
+ * one or none for one with it, images or runs for a plan that is no packed bridge, store, padding
+ * or row_order that differ, and what lierne_layout_create rejects in segments and packing);
+ * OVERFLOW; INDIVISIBLE; of runs those of lierne/packed_bridge.h; CAPACITY; BUSY (a request is in
+ * flight); in a context that checks also MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; the error that
+ * killed the context. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_update_segments(lierne_plan *plan,
                                                      const lierne_segments_update *update);
 

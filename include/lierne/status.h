@@ -92,8 +92,8 @@ extern "C" {
       "purpose, size and number of those that are alive.")                                         \
     X(LIERNE_ERR_CAPACITY, -66,                                                                    \
       "An update needs more than the plan was made for: more segments, or more rows in the "       \
-      "buffer of some rank. The message names the number and the bound. The plan stays as it "     \
-      "was; a new one with greater bounds serves.")                                                \
+      "buffer of some rank, or more runs. The message names the number and the bound. The plan "   \
+      "stays as it was; a new one with greater bounds serves.")                                    \
     X(LIERNE_ERR_INDEX_RANGE, -80,                                                                 \
       "A row number is outside of its array or graph, or a point is outside of its brick. The "    \
       "message names rank, list and entry, the value and the bound.")                              \
@@ -123,7 +123,14 @@ extern "C" {
       "A count is negative, or rows times width times the size of an element does not fit.")       \
     X(LIERNE_ERR_INFEASIBLE, -91,                                                                  \
       "No assignment of items to ranks keeps the caps, or none was found that does. The message "  \
-      "names the item, its home and the cap.")
+      "names the item, its home and the cap.")                                                     \
+    X(LIERNE_ERR_OVERLAP, -92,                                                                     \
+      "Two runs of a packed bridge name one token. The message names the run that comes later in " \
+      "the list.")                                                                                 \
+    X(LIERNE_ERR_COUNT, -93,                                                                       \
+      "Image rows and image tokens do not match: a row goes to two tokens without allow_repeat, "  \
+      "rows are left over without allow_unused, or there are more or fewer image tokens than "     \
+      "rows. The message names the run, or both numbers.")
 
 typedef enum lierne_status {
 #define LIERNE_STATUS_ENUM(name, number, text) name = number,

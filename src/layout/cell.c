@@ -2,7 +2,7 @@
  *
  * A cell's part of an axis is a list of spans: what its coordinates' cuts leave, and of that what
  * maps of the axis give it. Its boxes are the combinations of such spans. */
-#include "layout/packed.h"
+#include "layout/joints.h"
 
 #include <string.h>
 
@@ -115,11 +115,24 @@ static lierne_status create_ordinary(lierne_spans *spans, const lierne_layout *l
     return status;
 }
 
+/* What a cell has of the joined axis. */
+static lierne_status list_joined(lierne_span_list *list, const lierne_layout *layout,
+                                 const lierne_cell *cell) {
+    lierne_span_list own = {0};
+    lierne_status status = lierne_packed_tokens(&own, layout, cell);
+    if (status == LIERNE_OK) {
+        status = lierne_joints_spans(list, layout->joints, layout->joint_side, &own);
+    }
+    lierne_mem_free(own.at);
+    return status;
+}
+
 lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
                                   const lierne_cell *cell) {
     lierne_status status = create_ordinary(spans, layout, cell);
     return status == LIERNE_OK && layout->packed
-               ? replace_packed(spans, layout, cell, lierne_packed_tokens)
+               ? replace_packed(spans, layout, cell,
+                                layout->joints ? list_joined : lierne_packed_tokens)
                : status;
 }
 
@@ -264,22 +277,54 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
     return status;
 }
 
-lierne_status lierne_layout_cell_padding(const lierne_layout *layout, const lierne_cell *cell,
-                                         lierne_boxes *boxes) {
+/* Rows that nothing is delivered from are zero in the gradient. */
+static lierne_status list_left(lierne_span_list *list, const lierne_layout *layout,
+                               const lierne_cell *cell) {
+    lierne_span_list own = {0};
+    lierne_status status = lierne_packed_tokens(&own, layout, cell);
+    if (status == LIERNE_OK) {
+        status = lierne_joints_left(list, layout->joints, &own);
+    }
+    lierne_mem_free(own.at);
+    return status;
+}
+
+static lierne_status push_rest(const lierne_layout *layout, const lierne_cell *cell,
+                               lierne_status (*fill)(lierne_span_list *, const lierne_layout *,
+                                                     const lierne_cell *),
+                               lierne_boxes *boxes) {
     lierne_spans spans[LIERNE_MAX_AXES];
     int64_t own;
-    if (!layout->packed) {
-        return LIERNE_OK;
-    }
     lierne_status status = create_ordinary(spans, layout, cell);
     if (status == LIERNE_OK) {
-        status = replace_packed(spans, layout, cell, lierne_packed_padding);
+        status = replace_packed(spans, layout, cell, fill);
     }
     if (status == LIERNE_OK) {
         status = push_boxes(layout, cell, spans, boxes, &own);
     }
     lierne_spans_destroy(spans, layout->naxes);
     return status;
+}
+
+/* What runs do not name in the destination of a bridge stays as it is, and its values count. */
+lierne_status lierne_layout_cell_rest(const lierne_layout *layout, const lierne_cell *cell,
+                                      lierne_boxes *zero, int64_t *kept) {
+    size_t first = zero->count;
+    if (!layout->packed || (layout->joints && layout->joint_side == 1)) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(push_rest(layout, cell, lierne_packed_padding, zero));
+    if (layout->packed->padding == LIERNE_PADDING_KEEP) {
+        for (size_t i = first; kept && i < zero->count; i++) {
+            int64_t n = 1;
+            for (int a = 0; a < layout->naxes; a++) {
+                n *= zero->at[i].size[a];
+            }
+            *kept += n;
+        }
+        zero->count = first;
+    }
+    return layout->joints ? push_rest(layout, cell, list_left, zero) : LIERNE_OK;
 }
 
 lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,

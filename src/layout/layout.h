@@ -67,7 +67,9 @@ struct lierne_layout {
     int64_t shape[LIERNE_MAX_AXES];
     lierne_dtype dtype;
     uint32_t full_axes;
-    struct lierne_packed *packed; /* of the packed axis (packed.h), or NULL */
+    struct lierne_packed *packed;       /* of the packed axis (packed.h), or NULL */
+    const struct lierne_joints *joints; /* the packed axis is a joined one (joints.h), or NULL */
+    int joint_side;
 };
 
 /* Sorts the dims that cut by the order in which they do, and checks what cuts that follow one
@@ -126,10 +128,11 @@ void lierne_spans_destroy(lierne_spans *spans, int naxes);
 lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
                                        lierne_boxes *boxes, int64_t *shape);
 
-/* The padding rows that the members of a cell have in their buffer, of a layout with a packing;
- * boxes of which start means nothing. */
-lierne_status lierne_layout_cell_padding(const lierne_layout *layout, const lierne_cell *cell,
-                                         lierne_boxes *boxes);
+/* The rows in the buffer of a cell's members that no element is in, of a layout with a packing:
+ * adds boxes of those that an output sets to zero, of which start means nothing, and to *kept,
+ * which may be NULL, the elements of padding that it does not touch. */
+lierne_status lierne_layout_cell_rest(const lierne_layout *layout, const lierne_cell *cell,
+                                      lierne_boxes *zero, int64_t *kept);
 
 /* All cells of a layout that overlap a cell of another layout of the same tensor (and some that do
  * not where a map of two axes cuts or the layout is packed), in ascending order of coordinates, the

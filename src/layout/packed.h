@@ -42,6 +42,9 @@ lierne_status lierne_packing_copy(lierne_layout *layout, const lierne_layout *ol
 lierne_status lierne_packing_reserve(lierne_packed *packed, int64_t capacity);
 void lierne_packing_destroy(lierne_packed *packed);
 
+/* INVALID or OVERFLOW unless there are boundaries, and these are some. */
+lierne_status lierne_segments_check(const lierne_segments *segments);
+
 /* Fills a packing from a description that fits its capacity, in two steps: segments and their
  * padding, and who has them. What it has after a failure means nothing. */
 lierne_status lierne_packed_take(lierne_packed *packed, const lierne_segments *segments,

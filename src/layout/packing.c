@@ -32,6 +32,15 @@ static lierne_status check_boundaries(const lierne_segments *segments) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_segments_check(const lierne_segments *segments) {
+    if (segments->nsegments < 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nsegments is %lld, must be at least 0",
+                           (long long)segments->nsegments);
+    }
+    LIERNE_TRY(lierne_check_set(segments->cu_seqlens, "cu_seqlens"));
+    return check_boundaries(segments);
+}
+
 static lierne_status check_align(const lierne_packing *packing) {
     if (packing->align < 0) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "align is %lld, must be at least 0",

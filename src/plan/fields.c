@@ -1,6 +1,6 @@
 #include "plan/fields.h"
 
-#include "layout/packed.h"
+#include "layout/joints.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,24 +46,6 @@ lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sh
     return LIERNE_OK;
 }
 
-/* Padding is written, or not touched. */
-static lierne_status add_padding(lierne_plan_side *side, const lierne_layout *layout,
-                                 const lierne_cell *cell, lierne_boxes *owned) {
-    size_t first = owned->count;
-    LIERNE_TRY(lierne_layout_cell_padding(layout, cell, owned));
-    if (layout->packed && layout->packed->padding == LIERNE_PADDING_KEEP) {
-        for (size_t i = first; i < owned->count; i++) {
-            int64_t n = 1;
-            for (int a = 0; a < layout->naxes; a++) {
-                n *= owned->at[i].size[a];
-            }
-            side->untouched += n;
-        }
-        owned->count = first;
-    }
-    return LIERNE_OK;
-}
-
 static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *layout) {
     lierne_boxes boxes = {0};
     lierne_cell cell;
@@ -72,7 +54,7 @@ static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_l
     }
     lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
     if (status == LIERNE_OK) {
-        status = add_padding(side, layout, &cell, &boxes);
+        status = lierne_layout_cell_rest(layout, &cell, &boxes, &side->untouched);
     }
     for (size_t i = 0; i < boxes.count && status == LIERNE_OK; i++) {
         lierne_block block =
@@ -216,4 +198,10 @@ void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefi
     }
     add_field(fields, prefix, "full_axes", layout->full_axes);
     add_packing(fields, prefix, layout->packed);
+}
+
+void lierne_plan_fields_add_joints(lierne_plan_fields *fields, const lierne_joints *joints) {
+    const size_t words = sizeof *joints->at / sizeof(int64_t);
+    lierne_plan_fields_add_list(fields, "runs", LIERNE_ITEM_I64, joints->at,
+                                (size_t)joints->n * words);
 }

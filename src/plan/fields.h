@@ -4,7 +4,7 @@
 #define LIERNE_PLAN_FIELDS_H
 
 #include "grid/grid.h"
-#include "layout/layout.h"
+#include "layout/joints.h"
 #include "plan/plan.h"
 
 /* Shapes of the rank's buffers under two layouts, and the blocks of out that must be written. */
@@ -46,5 +46,8 @@ void lierne_plan_fields_add_grid(lierne_plan_fields *fields, const char *prefix,
  */
 void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
                                    const lierne_layout *layout);
+/* Runs, in an order that does not depend on that in which they were given; none where there are no
+ * joints. */
+void lierne_plan_fields_add_joints(lierne_plan_fields *fields, const lierne_joints *joints);
 
 #endif

@@ -3,8 +3,9 @@
  * that the times are those of planning alone. The tensor is small, so that the times do not include
  * allocating a plan's buffers.
  *
- *   planning [quick]
+ *   planning [quick | updates]
  *
+ * updates is what new segments of a packed sequence cost a plan, alone.
  * quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10 ms at
  * 131,072 and with balanced routing, and 1 MB for a plan; for assignments of samples 5 ms with
  * 10,000 items on 1,000 ranks, and 15 ms with 30,720 on 1,024. */
@@ -178,16 +179,130 @@ static void run_assignments(int n, int nranks, int rounds, double most) {
     free(homes);
 }
 
+/* ---- new segments for a plan: zigzag over CP ranks to contiguous shares ---- */
+
+enum { CP = 16 };
+
+/* Boundaries of n segments of unequal lengths, together `tokens`. */
+static void draw_segments(int64_t *cu, int n, int64_t tokens, uint64_t x) {
+    cu[0] = 0;
+    for (int i = 0; i < n; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        int64_t left = tokens - cu[i], mean = left / (n - i);
+        int64_t length = mean / 2 + (int64_t)((x >> 33) % (uint64_t)(mean + 1));
+        length = length < left - (n - i - 1) ? length : left - (n - i - 1);
+        cu[i + 1] = cu[i] + (i + 1 == n ? left : length > 0 ? length : 1);
+    }
+}
+
+static lierne_layout *segments_layout(const lierne_grid *grid, const lierne_segments *segments,
+                                      const lierne_packing *packing, lierne_placement_kind kind) {
+    const lierne_placement cut = {.kind = kind};
+    const int64_t shape[] = {segments->cu_seqlens[segments->nsegments], 2048};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_BF16,
+                                     .placements = &cut,
+                                     .segments = segments,
+                                     .packing = packing};
+    lierne_layout *layout = NULL;
+    check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "a packed layout");
+    return layout;
+}
+
+/* A plan of two segments lists for one rank; nothing is moved, so its buffers need no memory. */
+static lierne_plan *segments_plan(lierne_sim *sim, int rank, const lierne_segments *segments,
+                                  const lierne_packing *packing) {
+    static const char *const names[] = {"cp"};
+    const int64_t sizes[] = {CP};
+    const lierne_grid_spec grid_spec = {
+        .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = CP};
+    lierne_grid *grid = NULL;
+    lierne_plan *plan = NULL;
+    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "a grid");
+    lierne_layout *src = segments_layout(grid, segments, packing, LIERNE_PLACEMENT_SEGMENT_ZIGZAG),
+                  *dst = segments_layout(grid, segments, packing, LIERNE_PLACEMENT_SHARD);
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = src,
+                                           .dst = dst,
+                                           .max_segments = segments->nsegments,
+                                           .max_rows =
+                                               segments->cu_seqlens[segments->nsegments] / CP +
+                                               3 * segments->nsegments + 64};
+    check(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, rank), &spec) ==
+              LIERNE_OK,
+          "a plan whose segments change");
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+    return plan;
+}
+
+/* Median of updates that take turns between two lists of segments. most: the aim, in seconds; 0:
+ * none. */
+static void run_segments(int n, int64_t tokens, int rounds, double most) {
+    int64_t *cu[2] = {malloc(((size_t)n + 1) * 8), malloc(((size_t)n + 1) * 8)};
+    lierne_sim *sim = NULL;
+    check(lierne_sim_create(&sim, CP, NULL) == LIERNE_OK, "a world");
+    printf("%8d,%8lld", n, (long long)tokens);
+    lierne_segments segments[2];
+    const lierne_packing packing = {.size = sizeof packing, .align = 2 * CP};
+    for (int k = 0; k < 2; k++) {
+        draw_segments(cu[k], n, tokens, 17u + (uint64_t)k);
+        segments[k] = (lierne_segments){sizeof segments[k], n, cu[k]};
+    }
+    for (int rank = 0; rank < CP; rank += 7) {
+        double seconds[ROUNDS];
+        lierne_plan *plan = segments_plan(sim, rank, &segments[0], &packing);
+        for (int i = 0; i < rounds + 2; i++) { /* two to warm up */
+            const lierne_segments_update u = {.size = sizeof u,
+                                              .segments = &segments[!(i % 2)],
+                                              .src = &packing,
+                                              .dst = &packing};
+            double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+            lierne_status status = lierne_plan_update_segments(plan, &u);
+            seconds[i < 2 ? 0 : i - 2] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start;
+            check(status == LIERNE_OK, "an update");
+        }
+        qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
+        printf(",%9.1f", 1e6 * seconds[rounds / 2]);
+        check(most == 0 || rounds == 1 || seconds[rounds / 2] <= most, "an update in time");
+        check(lierne_plan_destroy(plan) == LIERNE_OK, "a plan's end");
+    }
+    printf("\n");
+    check(lierne_sim_destroy(sim) == LIERNE_OK, "the world's end");
+    free(cu[0]);
+    free(cu[1]);
+}
+
+static void run_updates(int rounds) {
+    static const int numbers[] = {64, 1024, 4096, 65536};
+    printf("new segments for one rank's plan, both directions, cp %d, zigzag to contiguous, "
+           "microseconds of the processor\n%8s,%8s,%9s,%9s,%9s\n",
+           CP, "segments", "tokens", "rank 0", "rank 7", "rank 14");
+    for (int i = 0; i < 4; i++) {
+        run_segments(numbers[i], 1 << 16, rounds, 0);
+        run_segments(numbers[i], 1 << 20, rounds, 0);
+    }
+}
+
 int main(int argc, char **argv) {
     static const int worlds[] = {64, 1024, 4096, 16384, 131072};
     bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
     int rounds = quick ? 1 : ROUNDS;
+    if (argc > 1 && strcmp(argv[1], "updates") == 0) {
+        run_updates(rounds);
+        return close_counts();
+    }
     printf("one rank's plan, milliseconds and KiB\n%7s  %-24s %-8s %-8s %9s %9s %9s %9s\n", "ranks",
            "bridge", "gradient", "routing", "rank 0", "middle", "last", "memory");
     for (int i = 0; i < (quick ? 2 : 5); i++) {
         run_world(worlds[i], rounds);
     }
     run_groups(1024, rounds);
+    run_updates(rounds);
     printf("items to ranks, milliseconds of the processor\n%7s %7s  %-12s %9s %9s %12s %9s\n",
            "items", "ranks", "mode", "median", "max / LB", "rows moved", "messages");
     run_assignments(1920, 64, rounds, 0);

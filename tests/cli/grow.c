@@ -109,6 +109,32 @@ static void update(const lierne_layout *src, const lierne_layout_spec *plain,
     lierne_layout_destroy(dst);
 }
 
+/* A bridge from a packed layout to itself, and its segments gathered. */
+static void joined(const lierne_layout *tokens) {
+    const lierne_image_run run = {.length = 4};
+    const int64_t four[] = {4};
+    BOX(lierne_gathered_segments) all;
+    lierne_packed_bridge_spec b = {
+        .size = sizeof b, .src = tokens, .dst = tokens, .runs = &run, .nruns = 1};
+    lierne_segments_exchange_spec e = {.size = sizeof e, .max_segments = 1};
+    const lierne_own_segments own = {.size = sizeof own, .nsegments = 1, .lengths = four};
+    lierne_segments_exchange *exchange = NULL;
+    lierne_plan *plan = NULL;
+    TRY("packed bridge", b, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_packed_bridge(&plan, context, &b)));
+    lierne_plan_destroy(plan);
+    TRY("segments exchange", e, NULL,
+        (lierne_segments_exchange_destroy(exchange),
+         lierne_segments_exchange_create(&exchange, context, &e)));
+    lierne_segments_exchange_destroy(exchange);
+    expect("exchange", lierne_segments_exchange_create(&exchange, context, &e), LIERNE_OK, NULL);
+    PREPARE(all);
+    expect("gather", lierne_segments_gather(&all.value, exchange, &own), LIERNE_OK, NULL);
+    expect_true("segments are gathered", all.value.cu_seqlens[1] == 4);
+    AFTER("gathered segments", all);
+    lierne_segments_exchange_destroy(exchange);
+}
+
 /* A layout of one segment of 4 tokens. Of the smaller structs only the one that is looked at lacks
  * its last field; the others have it behind them. */
 static void packed(void) {
@@ -146,6 +172,7 @@ static void packed(void) {
     TRY("packing", p, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)));
     expect("packing again", (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)),
            LIERNE_OK, NULL);
+    joined(made);
     l.spec.segments = NULL;
 #ifdef SMALLER
     l.last = NULL;

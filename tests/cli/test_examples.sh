@@ -86,6 +86,12 @@ END
 a reduce-scatter in rounds of 64 elements, 1000 sums per rank: 0 wrong
 END
     done
+    prints 14_packed_bridge "${MPIRUN:-mpirun}" -n 2 "$build/examples/14_packed_bridge" <<'END'
+first: rank 0: . 10 . . . . . . . .; 3 of 3 gradients back
+first: rank 1: 11 12 . . . . . 20 21 .; 2 of 2 gradients back
+next: rank 0: . . . 20 . .; 0 of 0 gradients back
+next: rank 1: . . 21 . 22 23; 4 of 4 gradients back
+END
     prints 13_unequal_samples "${MPIRUN:-mpirun}" -n 4 "$build/examples/13_unequal_samples" <<'END'
 32 samples: the busiest rank computes 2890 rows, not 6192; at least 2841 must
 4016 of 11364 rows moved, 0 elements wrong

@@ -23,4 +23,7 @@ bool golden_packed_read(golden_case *c, golden_packed *side, const cJSON *item,
                         const cJSON *cu_seqlens, int64_t width, int64_t world);
 void golden_packed_free(golden_packed *side);
 
+/* A bridge that lierne rejects with this status, and its field. */
+void golden_packed_bridge_invalid(golden_case *c, lierne_status wanted);
+
 #endif

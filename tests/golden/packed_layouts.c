@@ -93,7 +93,8 @@ void golden_packed_layout(golden_case *c) {
     lierne_layout_destroy(layout);
 }
 
-static lierne_status status_of(golden_case *c, const char *class) {
+/* The status of a class; run: of a run, which is RANGE where an index is. */
+static lierne_status status_of(golden_case *c, const char *class, bool run) {
     static const struct {
         const char *name;
         lierne_status status;
@@ -101,8 +102,12 @@ static lierne_status status_of(golden_case *c, const char *class) {
         {"MISSING", LIERNE_ERR_INVALID},   {"RANGE", LIERNE_ERR_INVALID},
         {"ORDER", LIERNE_ERR_INVALID},     {"EXCLUSIVE", LIERNE_ERR_INVALID},
         {"OVERFLOW", LIERNE_ERR_OVERFLOW}, {"INDIVISIBLE", LIERNE_ERR_INDIVISIBLE},
-        {"CAPACITY", LIERNE_ERR_CAPACITY},
+        {"CAPACITY", LIERNE_ERR_CAPACITY}, {"OVERLAP", LIERNE_ERR_OVERLAP},
+        {"COUNT", LIERNE_ERR_COUNT},
     };
+    if (run && strcmp(class, "RANGE") == 0) {
+        return LIERNE_ERR_INDEX_RANGE;
+    }
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         if (strcmp(classes[i].name, class) == 0) {
             return classes[i].status;
@@ -149,17 +154,17 @@ static lierne_status update(golden_case *c, const golden_packed *side) {
     return status;
 }
 
-/* The faults of bridges are set aside: there is no such bridge. */
 void golden_packed_invalid(golden_case *c) {
     const cJSON *expect = golden_get(c->item, "expect");
     const char *what = golden_string(c->item, "what");
     golden_packed side;
     lierne_layout *layout = NULL;
-    c->aside = strcmp(what, "bridge") == 0;
-    if (c->aside) {
+    bool bridge = strcmp(what, "bridge") == 0;
+    lierne_status wanted = status_of(c, golden_string(expect, "error"), bridge);
+    if (bridge) {
+        golden_packed_bridge_invalid(c, wanted);
         return;
     }
-    lierne_status wanted = status_of(c, golden_string(expect, "error"));
     if (golden_packed_read(c, &side, golden_get(c->item, "side"), golden_get(c->item, "cu_seqlens"),
                            1, 64)) {
         if (strcmp(what, "update") == 0) {

@@ -16,7 +16,7 @@ typedef struct tally {
 
 /* Every list of a file that holds cases. Those without a check are set aside, and counted: they are
  * about the memory that ranks of a node share, which no part of lierne has, what a reference looks
- * at or does otherwise, or bridges of packed sequences, which lierne does not have yet. */
+ * at or does otherwise, or exchanges in two stages, which lierne does not have yet. */
 static const struct {
     const char *file;
     const char *list;
@@ -42,8 +42,8 @@ static const struct {
     {"packed.json", "layouts", golden_packed_layout},
     {"packed.json", "redistribute", golden_packed_move},
     {"packed.json", "invalid", golden_packed_invalid},
-    {"packed.json", "bridges", NULL},
-    {"packed.json", "runs", NULL},
+    {"packed.json", "bridges", golden_packed_bridge},
+    {"packed.json", "runs", golden_packed_runs},
     {"packed.json", "few_peers", NULL},
     {"samples.json", "cases", golden_samples},
     {"samples.json", "tensors", golden_sample_tensor},

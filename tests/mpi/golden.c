@@ -94,6 +94,7 @@ static void run_file(const char *dir, const char *file, golden_check *valid, gol
 static void run_packed(const char *dir) {
     cJSON *root = read_file(dir, "packed.json");
     run_list("packed.json", root, "redistribute", golden_packed_move, false);
+    run_list("packed.json", root, "bridges", golden_packed_bridge, false);
     cJSON_Delete(root);
     root = read_file(dir, "samples.json");
     run_list("samples.json", root, "tensors", golden_sample_tensor, false);

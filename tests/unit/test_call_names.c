@@ -13,15 +13,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Called badly where there is MPI (tests/mpi/calls.c, rounds.c), a transport with communicators
- * (test_group_communicators.c), CUDA (tests/cli/test_cuda.sh) or PyTorch (tests/torch/deepmd.cpp).
+/* Called badly where there is MPI (tests/mpi/calls.c, rounds.c, packed_bridge.c), a transport with
+ * communicators (test_group_communicators.c), CUDA (tests/cli/test_cuda.sh) or PyTorch
+ * (tests/torch/deepmd.cpp).
  */
-static const char *const elsewhere[] = {
-    "lierne_context_create_mpi", "lierne_context_create_mpi_fortran",
-    "lierne_group_destroy",      "lierne_context_use_cuda",
-    "lierne_window_destroy",     "lierne_cuda_get_summary",
-    "lierne_context_use_nccl",   "lierne_context_create_nccl",
-    "lierne_nccl_get_summary",   "lierne_torch_bind"};
+static const char *const elsewhere[] = {"lierne_context_create_mpi",
+                                        "lierne_context_create_mpi_fortran",
+                                        "lierne_group_destroy",
+                                        "lierne_context_use_cuda",
+                                        "lierne_window_destroy",
+                                        "lierne_cuda_get_summary",
+                                        "lierne_context_use_nccl",
+                                        "lierne_context_create_nccl",
+                                        "lierne_nccl_get_summary",
+                                        "lierne_torch_bind",
+                                        "lierne_segments_exchange_destroy"};
 
 static char called[16384]; /* names, with a space before and after each */
 
@@ -240,6 +246,10 @@ static void plan_badly(const world *w) {
     BAD(lierne_plan_update_counts, w->plan, NULL);
     BAD(lierne_plan_update_graph, w->plan, &graph);
     BAD(lierne_plan_update_shape, w->plan, NULL);
+    BAD(lierne_plan_create_packed_bridge, &out, w->context, NULL);
+    BAD(lierne_image_runs_find, NULL, 0, NULL, NULL, NULL, NULL, 0);
+    BAD(lierne_segments_exchange_create, &(lierne_segments_exchange *){NULL}, w->context, NULL);
+    BAD(lierne_segments_gather, NULL, NULL, NULL);
     BAD(lierne_plan_update_segments, w->plan, NULL);
 }
 

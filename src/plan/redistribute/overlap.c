@@ -90,7 +90,8 @@ lierne_status lierne_cell_overlap_choose(const lierne_planner *p, lierne_cell_ov
     }
     x->none_holds = holding == 0;
     x->all_hold = holding == n;
-    x->divided = !p->shared && n * partials - holding > partials - 1 + n - 1 + x->none_holds;
+    x->divided =
+        !p->shared && !p->alone && n * partials - holding > partials - 1 + n - 1 + x->none_holds;
     for (size_t i = 0; i < x->receivers.count; i++) {
         bool reduces =
             !x->divided || x->none_holds || lierne_in_cell(p->from, x->receivers.at[i], &x->from);

@@ -1,11 +1,10 @@
-/* Padding of an output. It is no part of the tensor, so that nothing moves it: operations without a
- * source set it to zero while messages are in flight. */
+/* Padding of an output, and rows of a gradient that nothing is delivered from. They are no part of
+ * what moves: operations without a source set them to zero while messages are in flight. */
 #include "layout/packed.h"
 #include "plan/redistribute/planner.h"
 
 static bool is_written_here(const lierne_planner *p, const lierne_cell *own) {
-    bool zero = own && p->to->packed && p->to->packed->padding == LIERNE_PADDING_ZERO;
-    return zero && (!p->shared || p->side->sharers.at[0] == p->rank);
+    return own && p->to->packed && (!p->shared || p->side->sharers.at[0] == p->rank);
 }
 
 static lierne_status add_zeros(lierne_planner *p, const lierne_boxes *boxes) {
@@ -28,7 +27,7 @@ lierne_status lierne_add_padding(lierne_planner *p, const lierne_cell *own) {
     if (!is_written_here(p, own)) {
         return LIERNE_OK;
     }
-    lierne_status status = lierne_layout_cell_padding(p->to, own, &boxes);
+    lierne_status status = lierne_layout_cell_rest(p->to, own, &boxes, NULL);
     if (status == LIERNE_OK) {
         status = add_zeros(p, &boxes);
     }

@@ -18,6 +18,7 @@ typedef struct lierne_planner {
     lierne_routing routing;
     bool balanced; /* the route is one of balanced.c */
     bool shared;   /* ranks of a node that need the same write one output, each a part of it */
+    bool alone;    /* every receiver is a reducer, of all that it needs */
     const struct lierne_tokens *tokens; /* of the cell whose overlaps are planned, or NULL */
     lierne_plan_side *side; /* where shared is set, gets what this rank shares and writes */
     lierne_links links;

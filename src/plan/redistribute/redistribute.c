@@ -180,25 +180,44 @@ static lierne_status reshape(const lierne_saved_spec *base, lierne_context *cont
     return plan_sides(parts, &l, context, &next->spec);
 }
 
+static lierne_status reject_varying(const char *what) {
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "max_segments is above 0: %s", what);
+}
+
+static lierne_status check_varying(const lierne_redistribute_spec *spec) {
+    if (!spec->src->packed && !spec->dst->packed) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "max_segments is %lld, but neither src nor dst has a packing",
+                           (long long)spec->max_segments);
+    }
+    return spec->src->partials > 1 ? reject_varying("src may not be PARTIAL")
+           : spec->adjoint_src     ? reject_varying("adjoint_src and adjoint_dst must be NULL")
+           : spec->routing == LIERNE_ROUTING_BALANCED
+               ? reject_varying("routing may not be BALANCED")
+           : spec->shared_output ? reject_varying("shared_output must be 0")
+                                 : LIERNE_OK;
+}
+
+static lierne_status plan_varying(lierne_plan_parts *parts, layouts *l,
+                                  const lierne_context *context,
+                                  const lierne_redistribute_spec *spec) {
+    const lierne_varying_spec varying = {.layouts = {spec->src, spec->dst},
+                                         .max_segments = spec->max_segments,
+                                         .max_rows = spec->max_rows};
+    LIERNE_TRY(describe(parts, l, context, spec));
+    LIERNE_TRY(check_varying(spec));
+    return lierne_varying_plan_create(&((saved_layouts *)parts->saved_spec)->varying, parts,
+                                      context, &varying);
+}
+
 static lierne_status plan_and_save(lierne_plan_parts *parts, layouts *l,
                                    const lierne_context *context,
                                    const lierne_redistribute_spec *spec) {
     saved_layouts *saved;
-    if (spec->max_segments == 0) {
-        LIERNE_TRY(plan_sides(parts, l, context, spec));
-    } else {
-        LIERNE_TRY(describe(parts, l, context, spec));
-    }
     LIERNE_TRY(save(&saved, spec, NULL));
     parts->saved_spec = &saved->base;
-    return spec->max_segments == 0
-               ? LIERNE_OK
-               : lierne_varying_plan_create(&saved->varying, parts, context, spec);
-}
-
-lierne_varying_plan *lierne_varying_plan_of(const lierne_plan *plan) {
-    const lierne_saved_spec *saved = lierne_plan_saved_spec(plan, destroy_saved);
-    return saved ? ((const saved_layouts *)saved)->varying : NULL;
+    return spec->max_segments > 0 ? plan_varying(parts, l, context, spec)
+                                  : plan_sides(parts, l, context, spec);
 }
 
 lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,

@@ -4,6 +4,8 @@
  * message cut alike, without knowing each other's rows. */
 #include "plan/redistribute/tokens.h"
 
+#include "layout/joints.h"
+
 /* Spans that are walked along with ascending tokens. */
 typedef struct follower {
     const lierne_spans *spans; /* or NULL */
@@ -33,26 +35,61 @@ static int64_t follow(follower *f, int64_t token) {
 typedef struct walk {
     lierne_locator *locators;
     int own;
-    int64_t segment; /* at most that of the next token */
+    int64_t segment; /* or joint; at most that of the next token */
     follower mine;
     lierne_cut_pieces *pieces;
 } walk;
 
-static lierne_status cut_span(walk *w, const lierne_span *span) {
-    lierne_locator *own = &w->locators[w->own], *other = &w->locators[!w->own];
-    const lierne_packed *p = own->packed ? own->packed : other->packed;
-    int64_t end = span->start + span->size;
-    for (int64_t token = span->start, next; token < end; token = next) {
-        while (p->cu[w->segment + 1] <= token) {
+/* Where a token of the axis is on either side. */
+typedef struct token_place {
+    int64_t segment[2];
+    int64_t shift[2]; /* from the axis to that of the side */
+    int64_t end;      /* of the segment */
+} token_place;
+
+static token_place find_place(walk *w, int64_t token) {
+    const lierne_joints *j = w->locators[0].layout->joints;
+    if (j) {
+        while (j->at[w->segment].start + j->at[w->segment].size <= token) {
             w->segment++;
         }
-        next = p->cu[w->segment + 1] < end ? p->cu[w->segment + 1] : end;
-        (void)lierne_locate(own, w->segment, token, &next);
-        lierne_cut_piece f = {.part = lierne_locate(other, w->segment, token, &next)};
+        const lierne_joint *at = &j->at[w->segment];
+        int a = w->locators[0].layout->joint_side, b = w->locators[1].layout->joint_side;
+        return (token_place){.segment = {at->segment[a], at->segment[b]},
+                             .shift = {at->index[a] - at->start, at->index[b] - at->start},
+                             .end = at->start + at->size};
+    }
+    const lierne_packed *own = w->locators[w->own].packed, *other = w->locators[!w->own].packed;
+    const int64_t *cu = own ? own->cu : other->cu;
+    while (cu[w->segment + 1] <= token) {
+        w->segment++;
+    }
+    return (token_place){.segment = {w->segment, w->segment}, .end = cu[w->segment + 1]};
+}
+
+/* The part of a side that has a token; *next comes no later than where it changes. */
+static size_t find_part(const walk *w, const token_place *at, int side, int64_t token,
+                        int64_t *next) {
+    int64_t end = *next + at->shift[side];
+    size_t part =
+        lierne_locate(&w->locators[side], at->segment[side], token + at->shift[side], &end);
+    *next = end - at->shift[side];
+    return part;
+}
+
+static lierne_status cut_span(walk *w, const lierne_span *span) {
+    int64_t end = span->start + span->size;
+    for (int64_t token = span->start, next; token < end; token = next) {
+        const token_place at = find_place(w, token);
+        next = at.end < end ? at.end : end;
+        (void)find_part(w, &at, w->own, token, &next);
+        lierne_cut_piece f = {.part = find_part(w, &at, !w->own, token, &next)};
         f.piece.start = token;
         f.piece.size = next - token;
         f.piece.local[w->own] = span->local + token - span->start;
         f.piece.local[!w->own] = follow(&w->mine, token);
+        f.index[0] = token + at.shift[0];
+        f.index[1] = token + at.shift[1];
         LIERNE_TRY(LIERNE_VEC_PUSH(w->pieces, f));
     }
     return LIERNE_OK;

@@ -16,6 +16,7 @@ typedef struct lierne_token_piece {
 /* One that was cut, and the part of the other side that has it. */
 typedef struct lierne_cut_piece {
     lierne_token_piece piece;
+    int64_t index[2]; /* on the axis of either side: not the same where the axis is a joined one */
     size_t part;
 } lierne_cut_piece;
 typedef LIERNE_VEC(lierne_cut_piece) lierne_cut_pieces;

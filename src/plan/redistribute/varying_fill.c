@@ -6,6 +6,8 @@
  * Both ends of a message find its pieces in the order of tokens. */
 #include "plan/redistribute/varying_plan.h"
 
+#include <string.h>
+
 /* What an ordinary axis leaves to the cell. */
 static void list_pieces(lierne_span_list *list, const lierne_layout *layout, int axis,
                         const lierne_cell *cell) {
@@ -19,19 +21,41 @@ static void list_pieces(lierne_span_list *list, const lierne_layout *layout, int
     }
 }
 
+/* What an output does with the rows that nothing is moved to. */
+static void list_zeros(lierne_varying_plan *v, int side, const lierne_layout *layout) {
+    lierne_varying_side *own = &v->sides[side];
+    if (v->joined && side == 1) {
+        return;
+    }
+    (void)lierne_packed_padding(&own->zeros, layout, &own->cell);
+    if (layout->packed->padding == LIERNE_PADDING_KEEP) {
+        for (size_t i = 0; i < own->zeros.count; i++) {
+            own->kept += own->zeros.at[i].size;
+        }
+        own->zeros.count = 0;
+    }
+    if (v->joined) {
+        (void)lierne_joints_left(&own->zeros, layout->joints, &own->own);
+    }
+}
+
 /* Spans have space for all that fits the capacity, so that lists do not grow. */
 static void list_spans(lierne_varying_plan *v, int side) {
     const lierne_layout *layout = v->states[v->current].layouts[side];
     lierne_varying_side *own = &v->sides[side];
-    own->tokens.count = own->padding.count = 0;
+    own->own.count = own->tokens.count = own->zeros.count = 0;
+    own->kept = 0;
     if (!own->holds) {
         return;
     }
     if (lierne_is_packed(layout, v->axis)) {
-        (void)lierne_packed_tokens(&own->tokens, layout, &own->cell);
-        (void)lierne_packed_padding(&own->padding, layout, &own->cell);
+        (void)lierne_packed_tokens(v->joined ? &own->own : &own->tokens, layout, &own->cell);
+        list_zeros(v, side, layout);
     } else {
         list_pieces(&own->tokens, layout, v->axis, &own->cell);
+    }
+    if (v->joined) {
+        (void)lierne_joints_spans(&own->tokens, layout->joints, side, &own->own);
     }
     own->shape[v->axis] = lierne_tokens_rows(layout, v->axis, &own->cell);
 }
@@ -43,67 +67,6 @@ static void find_pieces(lierne_varying_plan *v, int side) {
     (void)lierne_tokens_cut(&v->sides[side].pieces, v->states[v->current].locators, side,
                             &(lierne_spans){.at = own->at, .count = own->count},
                             &(lierne_spans){.at = mine->at, .count = mine->count});
-}
-
-/* A box of the buffer of a side: rows of the axis, and the columns of a box. */
-static lierne_block block_of(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
-                             const int64_t *local, const int64_t *size) {
-    const lierne_varying_side *own = &v->sides[side];
-    int naxes = v->states[0].layouts[0]->naxes;
-    int64_t at[LIERNE_MAX_AXES], n[LIERNE_MAX_AXES];
-    for (int a = 0; a < naxes; a++) {
-        at[a] = a == v->axis ? row : local[a];
-        n[a] = a == v->axis ? rows : size[a];
-    }
-    return lierne_block_box(naxes, own->shape, at, n);
-}
-
-/* The block of a piece and a column on a side. Columns have the places of both. */
-static lierne_block piece_block(const lierne_varying_plan *v, int side, int from,
-                                const lierne_token_piece *piece, const lierne_overlap *column) {
-    return block_of(v, side, piece->local[side], piece->size,
-                    side == from ? column->local_a : column->local_b, column->size);
-}
-
-/* Whether a block begins where another one, of one run too, ends. */
-static bool follows(const lierne_block *next, const lierne_block *block) {
-    return lierne_block_contiguous(block) && lierne_block_contiguous(next) &&
-           block->offset + block->count[0] == next->offset;
-}
-
-/* Segments that follow one another on both sides are one copy: a long one bypasses the cache. */
-static bool extend_copy(lierne_op *last, lierne_place *source, const lierne_block *to,
-                        const lierne_block *from) {
-    if (!follows(to, &last->to.block) || !follows(from, &source->block)) {
-        return false;
-    }
-    last->to.block.count[0] += to->count[0];
-    source->block.count[0] += from->count[0];
-    return true;
-}
-
-static void add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
-                     const lierne_token_piece *piece, const lierne_overlap *column) {
-    lierne_varying_way *way = &v->ways[d];
-    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
-    lierne_block to = piece_block(v, !from, from, piece, column),
-                 source = piece_block(v, from, from, piece, column);
-    lierne_blocks_join((lierne_block *const[]){&to, &source}, 2);
-    if (copies->count > 0 && extend_copy(&copies->at[copies->count - 1],
-                                         &way->sources[copies->count - 1], &to, &source)) {
-        return;
-    }
-    way->sources[copies->count] = lierne_place_at(LIERNE_BUFFER_IN, source);
-    copies->at[copies->count] =
-        (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, to),
-                    .from = {.at = &way->sources[copies->count], .count = 1}};
-    copies->count++;
-}
-
-static void add_block(lierne_message *message, lierne_block block) {
-    if (!lierne_message_extend(message, &block)) {
-        message->blocks.at[message->blocks.count++] = block;
-    }
 }
 
 /* Gives every message the place of its blocks. */
@@ -129,56 +92,72 @@ static void deal_blocks(const lierne_varying_plan *v, lierne_varying_half *h, in
     }
 }
 
+/* Takes away what a rank of the part was sent before. */
+static lierne_token_piece take_new(lierne_varying_half *h, const lierne_cut_piece *found) {
+    lierne_token_piece piece = found->piece;
+    int64_t row = found->index[0], end = row + piece.size;
+    if (h->covered) {
+        int64_t *covered = &h->covered[found->part];
+        int64_t skip = *covered <= row ? 0 : *covered < end ? *covered - row : piece.size;
+        piece.local[0] += skip;
+        piece.size -= skip;
+        *covered = end > *covered ? end : *covered;
+    }
+    return piece;
+}
+
 /* The messages of a half, of this rank's buffer on a side; copies: of receives, else NULL. */
 static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messages *messages,
                       lierne_ops *copies) {
     lierne_varying_half *h = &v->ways[d].halves[receives];
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1, side = receives ? !from : from;
     const lierne_varying_side *own = &v->sides[side];
-    deal_blocks(v, h, side, messages);
+    if (h->covered) {
+        memset(h->covered, 0, v->states[0].locators[!side].nparts * sizeof *h->covered);
+    }
     for (size_t i = 0; i < own->pieces.count; i++) {
         const lierne_cut_piece *found = &own->pieces.at[i];
+        const lierne_token_piece piece = take_new(h, found);
         for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
             const lierne_varying_link *link = &h->links.at[k];
-            for (size_t c = link->first_column; c < link->first_column + link->ncolumns; c++) {
+            for (size_t c = link->first_column;
+                 piece.size > 0 && c < link->first_column + link->ncolumns; c++) {
                 if (link->peer == v->rank) {
-                    add_copy(v, d, copies, &found->piece, &h->columns.at[c]);
+                    lierne_varying_add_copy(v, d, copies, &piece, &h->columns.at[c]);
                 } else {
-                    add_block(&messages->at[link->message],
-                              piece_block(v, side, from, &found->piece, &h->columns.at[c]));
+                    lierne_varying_add_block(&messages->at[link->message],
+                                             lierne_varying_piece_block(v, side, from, &piece,
+                                                                        &h->columns.at[c]));
                 }
             }
         }
     }
 }
 
-/* Padding that is set to zero, and what a check must find written. */
+/* Rows that are set to zero, and what a check must find written. */
 static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
                         lierne_plan_side *plan_side) {
-    const lierne_layout *layout = v->states[v->current].layouts[side];
     const lierne_varying_side *own = &v->sides[side];
-    bool keep = layout->packed && layout->packed->padding == LIERNE_PADDING_KEEP;
     plan_side->owned.count = 0;
     plan_side->untouched = 0;
     for (size_t c = 0; c < own->columns.count; c++) {
         const lierne_box *box = &own->columns.at[c];
         for (size_t i = 0; i < own->tokens.count; i++) {
             plan_side->owned.at[plan_side->owned.count++] =
-                block_of(v, side, own->tokens.at[i].local, own->tokens.at[i].size, box->local,
-                         box->size);
+                lierne_varying_block(v, side, own->tokens.at[i].local, own->tokens.at[i].size,
+                                     box->local, box->size);
         }
-        for (size_t i = 0; i < own->padding.count; i++) {
-            lierne_block block = block_of(v, side, own->padding.at[i].local,
-                                          own->padding.at[i].size, box->local, box->size);
-            if (keep) {
-                plan_side->untouched += lierne_block_elements(&block);
-                continue;
-            }
+        for (size_t i = 0; i < own->zeros.count; i++) {
+            lierne_block block = lierne_varying_block(v, side, own->zeros.at[i].local,
+                                                      own->zeros.at[i].size, box->local, box->size);
             plan_side->owned.at[plan_side->owned.count++] = block;
             lierne_blocks_join((lierne_block *const[]){&block}, 1);
             copies->at[copies->count++] =
                 (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, block)};
         }
+        const lierne_block kept =
+            lierne_varying_block(v, side, 0, own->kept, box->local, box->size);
+        plan_side->untouched += lierne_block_elements(&kept);
     }
 }
 
@@ -200,9 +179,15 @@ static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side)
         plan_side->in[a] = v->sides[from].shape[a];
         plan_side->out[a] = v->sides[!from].shape[a];
     }
-    stage->copies.count = 0;
+    stage->copies.count = stage->sums.count = 0;
+    deal_blocks(v, &v->ways[d].halves[0], from, &stage->sends);
+    deal_blocks(v, &v->ways[d].halves[1], !from, &stage->recvs);
     fill_half(v, d, false, &stage->sends, NULL);
-    fill_half(v, d, true, &stage->recvs, &stage->copies);
+    if (v->ways[d].lands) {
+        lierne_varying_land(v, d, stage);
+    } else {
+        fill_half(v, d, true, &stage->recvs, &stage->copies);
+    }
     fill_output(v, !from, &stage->copies, plan_side);
     plan_side->min_elements = 0;
     for (size_t m = 0; m < stage->recvs.count; m++) {
@@ -217,6 +202,7 @@ static void stamp(lierne_varying_plan *v) {
     uint64_t hash = lierne_layout_hash(state->layouts[0]);
     const uint64_t other = lierne_layout_hash(state->layouts[1]);
     hash = lierne_hash(hash, &other, sizeof other);
+    hash = lierne_hash(hash, state->joints.at, (size_t)state->joints.n * sizeof *state->joints.at);
     for (int d = 0; d < 2; d++) {
         int64_t *words = v->ways[d].engine.stamp;
         words[LIERNE_STAMP_UPDATE] = v->update;
@@ -233,6 +219,9 @@ void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2
     }
     for (int s = 0; s < 2; s++) {
         find_pieces(v, s);
+        if (v->rules.repeat) {
+            lierne_varying_sort_pieces(v, s);
+        }
     }
     for (int d = 0; d < 2; d++) {
         fill_way(v, d, sides[d]);

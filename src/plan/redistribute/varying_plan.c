@@ -3,10 +3,6 @@
 
 #include "runtime/context/context.h"
 
-static lierne_status reject(const char *what) {
-    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "max_segments is above 0: %s", what);
-}
-
 static bool has_counts(const lierne_layout *layout, int axis) {
     bool found = false;
     for (int i = 0; i < layout->ncuts; i++) {
@@ -16,64 +12,118 @@ static bool has_counts(const lierne_layout *layout, int axis) {
     return found;
 }
 
-static lierne_status check_spec(const lierne_redistribute_spec *spec, int *axis) {
-    if (!spec->src->packed && !spec->dst->packed) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "max_segments is %lld, but neither src nor dst has a packing",
-                           (long long)spec->max_segments);
+static lierne_status check_spec(const lierne_varying_plan *v, const lierne_varying_spec *spec,
+                                const lierne_context *context) {
+    if (v->axis < 0 || has_counts(spec->layouts[0], v->axis) ||
+        has_counts(spec->layouts[1], v->axis)) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "max_segments is above 0: neither counts nor rows may divide the packed "
+                           "axis");
     }
-    *axis = lierne_tokens_axis(spec->src, spec->dst);
-    if (*axis < 0 || has_counts(spec->src, *axis) || has_counts(spec->dst, *axis)) {
-        return reject("neither counts nor rows may divide the packed axis");
-    }
-    if (spec->src->partials > 1) {
-        return reject("src may not be PARTIAL");
-    }
-    if (spec->adjoint_src) {
-        return reject("adjoint_src and adjoint_dst must be NULL");
-    }
-    return spec->routing == LIERNE_ROUTING_BALANCED ? reject("routing may not be BALANCED")
-           : spec->shared_output                    ? reject("shared_output must be 0")
-                                                    : LIERNE_OK;
+    return spec->fixed ? LIERNE_OK : lierne_execution_can_vary(context);
 }
 
-static lierne_status create_state(lierne_varying_plan *v, lierne_varying_state *state,
-                                  const lierne_redistribute_spec *spec) {
-    const lierne_layout *const given[2] = {spec->src, spec->dst};
+static lierne_status check_most(const char *name, int64_t n, const char *bound, int64_t most) {
+    return n <= most ? LIERNE_OK
+                     : LIERNE_FAIL(LIERNE_ERR_CAPACITY, "%s is %lld, must be at most %lld (%s)",
+                                   name, (long long)n, (long long)most, bound);
+}
+
+static lierne_status create_layouts(lierne_varying_plan *v, lierne_varying_state *state,
+                                    const lierne_varying_spec *spec) {
     for (int s = 0; s < 2; s++) {
-        const lierne_packed *p = given[s]->packed;
-        if (p && p->n > v->max_segments) {
-            return LIERNE_FAIL(LIERNE_ERR_CAPACITY,
-                               "nsegments is %lld, must be at most %lld (max_segments)",
-                               (long long)p->n, (long long)v->max_segments);
-        }
-        LIERNE_TRY(lierne_layout_reshape(&state->layouts[s], given[s], given[s]->shape));
+        const lierne_layout *given = spec->layouts[s];
+        const lierne_packed *p = given->packed;
+        LIERNE_TRY(p ? check_most(v->joined && s == 0 ? "nsegments of images" : "nsegments", p->n,
+                                  "max_segments", v->max_segments)
+                     : LIERNE_OK);
+        LIERNE_TRY(lierne_layout_reshape(&state->layouts[s], given, given->shape));
         if (p) {
             LIERNE_TRY(lierne_packing_reserve(state->layouts[s]->packed, v->max_segments));
         }
         LIERNE_TRY(lierne_locator_create(&state->locators[s], state->layouts[s], v->axis));
     }
-    return lierne_varying_check_rows(v, state);
+    return LIERNE_OK;
 }
 
-lierne_status lierne_varying_check_rows(const lierne_varying_plan *v,
-                                        const lierne_varying_state *state) {
-    for (int s = 0; s < 2; s++) {
-        const lierne_layout *layout = state->layouts[s];
-        lierne_cell cell = {{0}};
-        for (size_t part = 0; part < state->locators[s].nparts; part++) {
-            int64_t rows;
-            lierne_locator_cell(&state->locators[s], part, &cell);
-            rows = lierne_tokens_rows(layout, v->axis, &cell);
-            if (rows > v->max_rows) {
-                return LIERNE_FAIL(LIERNE_ERR_CAPACITY,
-                                   "%s: the buffer of a rank has %lld rows, must be at most %lld "
-                                   "(max_rows)",
-                                   s ? "dst" : "src", (long long)rows, (long long)v->max_rows);
-            }
+static lierne_status create_state(lierne_varying_plan *v, lierne_varying_state *state,
+                                  const lierne_varying_spec *spec) {
+    LIERNE_TRY(create_layouts(v, state, spec));
+    if (v->joined) {
+        LIERNE_TRY(lierne_joints_create(&state->joints, v->max_runs));
+        LIERNE_TRY(check_most("nruns", spec->nruns, "max_runs", v->max_runs));
+        LIERNE_TRY(lierne_joints_take(&state->joints, spec->runs, spec->nruns,
+                                      state->layouts[0]->packed, state->layouts[1]->packed,
+                                      &v->rules));
+        for (int s = 0; s < 2; s++) {
+            state->layouts[s]->joints = &state->joints;
+            state->layouts[s]->joint_side = s;
         }
     }
     return LIERNE_OK;
+}
+
+static int64_t most_rows(const lierne_varying_plan *v, const lierne_varying_state *state, int s) {
+    const lierne_layout *layout = state->layouts[s];
+    lierne_cell cell = {{0}};
+    int64_t most = 0;
+    for (size_t part = 0; part < state->locators[s].nparts; part++) {
+        lierne_locator_cell(&state->locators[s], part, &cell);
+        int64_t rows = lierne_tokens_rows(layout, v->axis, &cell);
+        most = rows > most ? rows : most;
+    }
+    return most;
+}
+
+/* The most tokens that the rows of any part of the source go to. */
+static int64_t most_tokens(const lierne_varying_plan *v, lierne_varying_state *state) {
+    lierne_locator *l = &state->locators[0];
+    int64_t *counts = v->spare.counts, most = 0;
+    lierne_locator_fill(l);
+    for (size_t part = 0; part < l->nparts; part++) {
+        counts[part] = 0;
+    }
+    for (int64_t i = 0; i < state->joints.n; i++) {
+        const lierne_joint *at = &state->joints.at[i];
+        int64_t end = at->index[0] + at->size, next;
+        for (int64_t row = at->index[0]; row < end; row = next) {
+            next = end;
+            size_t part = lierne_locate(l, at->segment[0], row, &next);
+            counts[part] += next - row;
+            most = counts[part] > most ? counts[part] : most;
+        }
+    }
+    return most;
+}
+
+lierne_status lierne_varying_check_rows(const lierne_varying_plan *v, lierne_varying_state *state) {
+    static const char *const names[2] = {"src", "dst"};
+    for (int s = 0; s < 2; s++) {
+        int64_t rows = most_rows(v, state, s);
+        if (rows > v->max_rows) {
+            return LIERNE_FAIL(LIERNE_ERR_CAPACITY,
+                               "%s: the buffer of a rank has %lld rows, must be at most %lld "
+                               "(max_rows)",
+                               names[s], (long long)rows, (long long)v->max_rows);
+        }
+    }
+    int64_t tokens = v->rules.repeat ? most_tokens(v, state) : 0;
+    return tokens <= v->max_rows
+               ? LIERNE_OK
+               : LIERNE_FAIL(
+                     LIERNE_ERR_CAPACITY,
+                     "the rows of a rank go to %lld tokens, must be at most %lld (max_rows)",
+                     (long long)tokens, (long long)v->max_rows);
+}
+
+/* Of a plan that stays, the capacity is what it needs. */
+static void take_rows(lierne_varying_plan *v) {
+    int64_t most[3] = {most_rows(v, &v->states[0], 0), most_rows(v, &v->states[0], 1),
+                       most_tokens(v, &v->states[0])};
+    v->max_rows = 1;
+    for (int i = 0; i < 3; i++) {
+        v->max_rows = most[i] > v->max_rows ? most[i] : v->max_rows;
+    }
 }
 
 static bool has_part(const lierne_varying *e, int rank) {
@@ -104,30 +154,68 @@ static void join_ring(lierne_varying_plan *v, lierne_varying *e) {
     }
 }
 
+static lierne_status create_states(lierne_varying_plan *v, const lierne_varying_spec *spec) {
+    LIERNE_TRY(create_state(v, &v->states[0], spec));
+    LIERNE_TRY(
+        lierne_alloc(&v->spare.counts, v->states[0].locators[0].nparts, sizeof *v->spare.counts));
+    if (v->fixed) {
+        take_rows(v);
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_varying_check_rows(v, &v->states[0]));
+    return create_state(v, &v->states[1], spec);
+}
+
+/* Messages without elements are no messages of an ordinary route. */
+static void drop_empty(lierne_messages *messages) {
+    size_t n = 0;
+    for (size_t m = 0; m < messages->count; m++) {
+        if (messages->at[m].elements > 0) {
+            messages->at[n++] = messages->at[m];
+        }
+    }
+    messages->count = n;
+}
+
 lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_parts *parts,
                                          const lierne_context *context,
-                                         const lierne_redistribute_spec *spec) {
+                                         const lierne_varying_spec *spec) {
     lierne_varying_plan *v;
     lierne_planner planner = {.nodes = context->nodes,
                               .members = context->members,
                               .rank = context->rank,
+                              .alone = true,
                               .routing = LIERNE_ROUTING_DIRECT};
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     v = *out;
-    LIERNE_TRY(check_spec(spec, &v->axis));
-    LIERNE_TRY(lierne_execution_can_vary(context));
+    v->axis = lierne_tokens_axis(spec->layouts[0], spec->layouts[1]);
     v->rank = context->rank;
     v->max_segments = spec->max_segments;
     v->max_rows = spec->max_rows;
-    LIERNE_TRY(create_state(v, &v->states[0], spec));
-    LIERNE_TRY(create_state(v, &v->states[1], spec));
+    v->max_runs = spec->max_runs;
+    v->joined = spec->joined;
+    v->fixed = spec->fixed;
+    v->rules = spec->rules;
+    v->partials = spec->layouts[1]->partials;
+    LIERNE_TRY(check_spec(v, spec, context));
+    LIERNE_TRY(create_states(v, spec));
     LIERNE_TRY(lierne_varying_tables_create(v, parts, &planner));
     for (int d = 0; d < 2; d++) {
         join_ring(v, &v->ways[d].engine);
-        parts->side[d].varying = &v->ways[d].engine;
+        v->ways[d].engine.owner = v;
+        parts->side[d].varying = v->fixed ? NULL : &v->ways[d].engine;
     }
     lierne_varying_fill(v, (lierne_plan_side *const[]){&parts->side[0], &parts->side[1]});
+    for (int d = 0; d < 2 && v->fixed; d++) {
+        drop_empty(&parts->side[d].route->stages.at[0].sends);
+        drop_empty(&parts->side[d].route->stages.at[0].recvs);
+    }
     return LIERNE_OK;
+}
+
+lierne_varying_plan *lierne_varying_plan_of(lierne_plan *plan) {
+    const lierne_varying *engine = lierne_plan_side_of(plan, LIERNE_DIRECTION_FORWARD)->varying;
+    return engine ? engine->owner : NULL;
 }
 
 void lierne_varying_plan_destroy(lierne_varying_plan *v) {
@@ -140,6 +228,7 @@ void lierne_varying_plan_destroy(lierne_varying_plan *v) {
             lierne_locator_destroy(&v->states[k].locators[s]);
             lierne_layout_destroy(v->states[k].layouts[s]);
         }
+        lierne_joints_destroy(&v->states[k].joints);
     }
     lierne_mem_free(v);
 }

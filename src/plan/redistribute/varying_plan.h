@@ -3,10 +3,25 @@
 #ifndef LIERNE_VARYING_PLAN_H
 #define LIERNE_VARYING_PLAN_H
 
+#include "layout/joints.h"
 #include "lierne/redistribute.h"
 #include "plan/plan.h"
 #include "plan/redistribute/planner.h"
 #include "plan/redistribute/tokens.h"
+
+/* What such a plan is made from. */
+typedef struct lierne_varying_spec {
+    const lierne_layout *layouts[2]; /* source; destination, with the PARTIAL dims of gradients */
+    int64_t max_segments;
+    int64_t max_rows;
+    /* Of a packed bridge. */
+    bool joined;
+    bool fixed; /* nothing changes, and the capacity is what is given: an ordinary route */
+    const lierne_image_run *runs;
+    int64_t nruns;
+    int64_t max_runs;
+    lierne_joints_rules rules;
+} lierne_varying_spec;
 
 /* What a part of the other side means: a message of this rank, or a copy. The pieces of the part
  * are multiplied by boxes of the other axes. */
@@ -25,13 +40,21 @@ typedef struct lierne_varying_half {
     size_t most;          /* boxes that a piece is multiplied by */
     lierne_block *blocks; /* of all messages; of receives, the targets of copies are apart */
     size_t *next;         /* of each message */
+    int64_t *covered;     /* sends of rows that repeat: of each part, the end of what was sent */
+    /* Of sums. Of each column, elements of a row in the columns of the part before it; of the most
+     * columns, elements of a row. */
+    int64_t *before;
+    int64_t width;
 } lierne_varying_half;
 
 /* Of one direction. */
 typedef struct lierne_varying_way {
     lierne_varying_half halves[2]; /* sends, receives */
-    lierne_op *copies;             /* then the padding that is set to zero */
+    bool lands;                    /* messages arrive in scratch: varying_sums.c */
+    lierne_op *copies;             /* then the rows that are set to zero */
     lierne_place *sources;
+    lierne_op *sums;
+    lierne_place *terms; /* sources of sums */
     lierne_varying engine;
 } lierne_varying_way;
 
@@ -39,9 +62,11 @@ typedef struct lierne_varying_way {
 typedef struct lierne_varying_side {
     bool holds;
     lierne_cell cell;
-    lierne_boxes columns; /* of its cell, of the other axes */
-    lierne_span_list tokens;
-    lierne_span_list padding;
+    lierne_boxes columns;     /* of its cell, of the other axes */
+    lierne_span_list own;     /* tokens; only where the axis is a joined one */
+    lierne_span_list tokens;  /* what moves: those, or of the joined axis */
+    lierne_span_list zeros;   /* rows of an output that are set to zero */
+    int64_t kept;             /* rows of padding that are not touched */
     lierne_cut_pieces pieces; /* of tokens */
     size_t most_spans, most_pieces;
     int64_t shape[LIERNE_MAX_AXES];
@@ -51,13 +76,30 @@ typedef struct lierne_varying_side {
 typedef struct lierne_varying_state {
     lierne_layout *layouts[2];
     lierne_locator locators[2];
+    lierne_joints joints;
 } lierne_varying_state;
+
+/* Memory for rows with several tokens, and for sums. */
+typedef struct lierne_varying_spare {
+    lierne_keyed *keys[2];
+    lierne_cut_piece *pieces;
+    int64_t *landing; /* of each piece, its place in scratch */
+    size_t *active;   /* pieces that have the row at work, by token */
+    lierne_block **blocks;
+    int64_t *counts; /* of each part of the source */
+} lierne_varying_spare;
 
 typedef struct lierne_varying_plan {
     int axis;
     int rank;
     int64_t max_segments;
     int64_t max_rows;
+    int64_t max_runs;
+    bool joined;
+    bool fixed;
+    lierne_joints_rules rules;
+    int partials; /* contributions to a gradient */
+    lierne_varying_spare spare;
     lierne_varying_state states[2];
     int current; /* of states */
     int64_t update;
@@ -65,14 +107,15 @@ typedef struct lierne_varying_plan {
     lierne_varying_way ways[2];   /* forward, adjoint */
 } lierne_varying_plan;
 
-/* Makes both sides of the parts. Errors: INVALID, UNSUPPORTED, CAPACITY, NO_MEMORY. *out is to be
- * destroyed also on failure, after the routes of the parts. */
+/* Makes both sides of the parts. Errors: INVALID, UNSUPPORTED, CAPACITY, NO_MEMORY; of runs those
+ * in lierne/packed_bridge.h. *out is to be destroyed also on failure, after the routes of the
+ * parts. */
 lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_parts *parts,
                                          const lierne_context *context,
-                                         const lierne_redistribute_spec *spec);
+                                         const lierne_varying_spec *spec);
 void lierne_varying_plan_destroy(lierne_varying_plan *v);
 /* That of a plan; NULL if its segments never change. */
-lierne_varying_plan *lierne_varying_plan_of(const lierne_plan *plan);
+lierne_varying_plan *lierne_varying_plan_of(lierne_plan *plan);
 
 /* The tables, and memory for what fill writes. */
 lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
@@ -82,8 +125,26 @@ void lierne_varying_tables_destroy(lierne_varying_plan *v);
 /* Writes what the current description says into the sides of a plan, and into the engine's. */
 void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2]);
 
-/* CAPACITY if a buffer of some rank has more than max_rows. */
-lierne_status lierne_varying_check_rows(const lierne_varying_plan *v,
-                                        const lierne_varying_state *state);
+/* CAPACITY if a buffer of some rank has more than max_rows, or its rows go to more tokens. */
+lierne_status lierne_varying_check_rows(const lierne_varying_plan *v, lierne_varying_state *state);
+
+/* The block of a side's buffer: rows of the axis, and a box of the other axes. */
+lierne_block lierne_varying_block(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
+                                  const int64_t *local, const int64_t *size);
+/* That of a piece and a box of columns, which has the places of both sides, from side `from` on. */
+lierne_block lierne_varying_piece_block(const lierne_varying_plan *v, int side, int from,
+                                        const lierne_token_piece *piece,
+                                        const lierne_overlap *column);
+void lierne_varying_add_block(lierne_message *message, lierne_block block);
+void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
+                             const lierne_token_piece *piece, const lierne_overlap *column);
+
+/* Where messages land in scratch. Memory for it; rows that repeat, sorted by row; the receives of a
+ * way and what is done with them. */
+lierne_status lierne_varying_spare_create(lierne_varying_plan *v);
+void lierne_varying_spare_destroy(lierne_varying_plan *v);
+lierne_status lierne_varying_sums_create(lierne_varying_plan *v, int d);
+void lierne_varying_sort_pieces(lierne_varying_plan *v, int side);
+void lierne_varying_land(lierne_varying_plan *v, int d, lierne_stage *stage);
 
 #endif

@@ -8,6 +8,7 @@ typedef struct builder {
     lierne_varying_plan *v;
     lierne_varying_half *half;
     bool receives;
+    bool lands;
     int own; /* side */
     lierne_ranks peers;
 } builder;
@@ -26,11 +27,10 @@ static lierne_status add_link(builder *u, const lierne_cell *other, int peer) {
     return LIERNE_VEC_PUSH(&h->links, link);
 }
 
-/* The sender of what this rank receives, or those to which it sends. */
-static lierne_status link_overlap(builder *u, lierne_cell_overlap *x) {
+/* The sender of one contribution that this rank receives, or those to which it sends. */
+static lierne_status link_partial(builder *u, lierne_cell_overlap *x, int partial) {
     const lierne_cell *other = u->receives ? &x->from : &x->to;
-    LIERNE_TRY(lierne_cell_overlap_choose(u->p, x));
-    LIERNE_TRY(lierne_cell_overlap_assign(u->p, x, 0));
+    LIERNE_TRY(lierne_cell_overlap_assign(u->p, x, partial));
     for (size_t k = 0; k < x->receivers.count; k++) {
         int to = x->receivers.at[k], from = x->senders.at[k];
         if (u->receives && to == u->p->rank) {
@@ -38,6 +38,18 @@ static lierne_status link_overlap(builder *u, lierne_cell_overlap *x) {
         } else if (!u->receives && from == u->p->rank && to != from) {
             LIERNE_TRY(add_link(u, other, to));
         }
+    }
+    return LIERNE_OK;
+}
+
+/* The links of all contributions that a receiver adds up follow one another. */
+static lierne_status link_overlap(builder *u, lierne_cell_overlap *x) {
+    const lierne_layout *from = u->p->from;
+    int first = u->receives ? 0 : lierne_layout_partial(from, u->p->rank);
+    int end = u->receives ? from->partials : first + 1;
+    LIERNE_TRY(lierne_cell_overlap_choose(u->p, x));
+    for (int partial = first; partial < end; partial++) {
+        LIERNE_TRY(link_partial(u, x, partial));
     }
     return LIERNE_OK;
 }
@@ -109,7 +121,9 @@ static lierne_status number_messages(builder *u, lierne_messages *messages) {
     }
     for (size_t m = 0; m < u->peers.count; m++) {
         LIERNE_TRY(lierne_messages_add(messages, u->peers.at[m],
-                                       u->receives ? LIERNE_BUFFER_OUT : LIERNE_BUFFER_IN,
+                                       !u->receives ? LIERNE_BUFFER_IN
+                                       : u->lands   ? LIERNE_BUFFER_SCRATCH
+                                                    : LIERNE_BUFFER_OUT,
                                        &message));
     }
     return lierne_alloc(&h->next, u->peers.count, sizeof *h->next);
@@ -152,8 +166,24 @@ static lierne_status build_half(builder *u, lierne_messages *messages, int64_t *
     LIERNE_TRY(link_parts(u));
     LIERNE_TRY(number_messages(u, messages));
     *elements = find_most(u->half, other_locator(u)->nparts) * u->v->max_rows;
+    if (u->v->rules.repeat && !u->receives && u->own == 0) {
+        LIERNE_TRY(
+            lierne_alloc(&u->half->covered, other_locator(u)->nparts, sizeof *u->half->covered));
+    }
     return lierne_alloc_unset(&u->half->blocks, own->most_pieces * u->half->most,
                               sizeof *u->half->blocks);
+}
+
+/* What the copies and zeros of a way need. */
+static lierne_status alloc_copies(lierne_varying_plan *v, int d, lierne_plan_side *side) {
+    lierne_varying_way *way = &v->ways[d];
+    const lierne_varying_side *to = &v->sides[d == LIERNE_DIRECTION_FORWARD];
+    size_t copies = to->most_pieces * way->halves[1].most,
+           zeros = to->zeros.capacity * to->columns.count;
+    LIERNE_TRY(lierne_alloc_unset(&way->copies, copies + zeros, sizeof *way->copies));
+    LIERNE_TRY(lierne_alloc_unset(&way->sources, copies, sizeof *way->sources));
+    side->owned.capacity = to->tokens.capacity * to->columns.count + zeros;
+    return lierne_alloc_unset(&side->owned.at, side->owned.capacity, sizeof *side->owned.at);
 }
 
 static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
@@ -163,6 +193,7 @@ static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
     lierne_stage *stage;
     p->from = v->states[0].layouts[from];
     p->to = v->states[0].layouts[!from];
+    way->lands = v->rules.repeat || (from == 1 && v->partials > 1);
     LIERNE_TRY(lierne_route_create(&side->route, p->rank, 0, 0));
     lierne_route_lend(side->route);
     LIERNE_TRY(lierne_route_add_stage(side->route, &stage));
@@ -171,21 +202,21 @@ static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
                      .v = v,
                      .half = &way->halves[receives],
                      .receives = receives,
+                     .lands = way->lands,
                      .own = receives ? !from : from};
         lierne_status status = build_half(&u, receives ? &stage->recvs : &stage->sends,
                                           receives ? &way->engine.received : &way->engine.sent);
         lierne_mem_free(u.peers.at);
         LIERNE_TRY(status);
     }
-    const lierne_varying_side *to = &v->sides[!from];
-    size_t copies = to->most_pieces * way->halves[1].most,
-           padding = to->most_spans * to->columns.count;
-    LIERNE_TRY(lierne_alloc_unset(&way->copies, copies + padding, sizeof *way->copies));
-    LIERNE_TRY(lierne_alloc_unset(&way->sources, copies, sizeof *way->sources));
+    LIERNE_TRY(alloc_copies(v, d, side));
+    LIERNE_TRY(way->lands ? lierne_varying_sums_create(v, d) : LIERNE_OK);
     stage->copies.at = way->copies;
-    side->owned.capacity = 2 * padding;
+    stage->sums.at = way->sums;
+    side->route->elements[LIERNE_BUFFER_SCRATCH] = way->engine.scratch;
+    side->route->dtype = p->from->dtype;
     side->naxes = p->from->naxes;
-    return lierne_alloc_unset(&side->owned.at, side->owned.capacity, sizeof *side->owned.at);
+    return LIERNE_OK;
 }
 
 /* The most runs that a side can have of all ranks: where a piece of another side may end. */
@@ -204,13 +235,14 @@ static bool has_steps(const lierne_varying_plan *v, int side) {
 }
 
 /* A span has a row at least, and a piece one token. Of a segment a rank has two chunks at most,
- * which shares cut once more; padding lies on both sides of tokens. */
+ * which shares cut once more; padding lies on both sides of tokens. Runs cut spans, and where rows
+ * repeat, each run may be cut wherever another one is. */
 static void find_capacity(lierne_varying_plan *v, int side) {
     size_t rows = (size_t)v->max_rows, spans = 4 * (size_t)v->max_segments + 8;
-    size_t pieces = spans + count_chunks(v, side) + count_chunks(v, !side);
+    size_t pieces = spans + (size_t)v->max_runs + count_chunks(v, side) + count_chunks(v, !side);
+    bool by_row = has_steps(v, 0) || has_steps(v, 1) || v->rules.repeat;
     v->sides[side].most_spans = has_steps(v, side) || spans > rows ? rows + 8 : spans;
-    v->sides[side].most_pieces =
-        has_steps(v, 0) || has_steps(v, 1) || pieces > rows ? rows : pieces;
+    v->sides[side].most_pieces = by_row || pieces > rows ? rows : pieces;
 }
 
 static lierne_status reserve_spans(lierne_span_list *list, size_t n) {
@@ -233,8 +265,10 @@ static lierne_status build_side(lierne_varying_plan *v, int side) {
     lierne_varying_side *own = &v->sides[side];
     find_capacity(v, side);
     LIERNE_TRY(find_columns(v, side));
-    LIERNE_TRY(reserve_spans(&own->tokens, own->most_spans));
-    LIERNE_TRY(reserve_spans(&own->padding, own->most_spans));
+    size_t left = v->joined ? own->most_spans + (size_t)v->max_runs : 0;
+    LIERNE_TRY(v->joined ? reserve_spans(&own->own, own->most_spans) : LIERNE_OK);
+    LIERNE_TRY(reserve_spans(&own->tokens, v->joined ? own->most_pieces : own->most_spans));
+    LIERNE_TRY(reserve_spans(&own->zeros, own->most_spans + left));
     own->pieces.capacity = own->most_pieces;
     return lierne_alloc_unset(&own->pieces.at, own->most_pieces, sizeof *own->pieces.at);
 }
@@ -243,6 +277,7 @@ lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_p
                                            lierne_planner *p) {
     LIERNE_TRY(build_side(v, 0));
     LIERNE_TRY(build_side(v, 1));
+    LIERNE_TRY(lierne_varying_spare_create(v));
     LIERNE_TRY(build_way(v, p, 0, &parts->side[0]));
     return build_way(v, p, 1, &parts->side[1]);
 }
@@ -253,17 +288,23 @@ static void destroy_half(lierne_varying_half *h) {
     lierne_mem_free(h->columns.at);
     lierne_mem_free(h->blocks);
     lierne_mem_free(h->next);
+    lierne_mem_free(h->covered);
+    lierne_mem_free(h->before);
 }
 
 void lierne_varying_tables_destroy(lierne_varying_plan *v) {
+    lierne_varying_spare_destroy(v);
     for (int k = 0; k < 2; k++) {
         destroy_half(&v->ways[k].halves[0]);
         destroy_half(&v->ways[k].halves[1]);
         lierne_mem_free(v->ways[k].copies);
         lierne_mem_free(v->ways[k].sources);
+        lierne_mem_free(v->ways[k].sums);
+        lierne_mem_free(v->ways[k].terms);
         lierne_mem_free(v->sides[k].columns.at);
+        lierne_mem_free(v->sides[k].own.at);
         lierne_mem_free(v->sides[k].tokens.at);
-        lierne_mem_free(v->sides[k].padding.at);
+        lierne_mem_free(v->sides[k].zeros.at);
         lierne_mem_free(v->sides[k].pieces.at);
     }
 }

@@ -215,7 +215,7 @@ static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
 }
 
 static size_t most_contributions(const lierne_execution *e) {
-    size_t most = 0;
+    size_t most = e->varying ? e->varying->most_sources : 0;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_route *route = e->subroutes[p].route;
         for (size_t i = 0; i < route->stages.count; i++) {

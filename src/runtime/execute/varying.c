@@ -42,13 +42,17 @@ static bool is_ring(const lierne_coalesced_message *m) {
     return m->count == 0;
 }
 
+static int64_t scratch_bytes(const lierne_execution *e) {
+    return lierne_execution_align(e->varying->scratch * (int64_t)e->subroutes[0].size);
+}
+
 /* Every message has a slot; together they have the elements that there may be. */
 lierne_status lierne_varying_reserve(lierne_execution *e) {
     int64_t elements = e->varying->sent + e->varying->received;
     int64_t heads = (int64_t)e->messages.count * (lierne_execution_align(1) + RING);
     void *memory;
     e->memory.reserved = e->memory.capacity =
-        lierne_execution_align(elements * (int64_t)e->subroutes[0].size + heads);
+        scratch_bytes(e) + lierne_execution_align(elements * (int64_t)e->subroutes[0].size + heads);
     LIERNE_TRY(lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
     e->memory.at = memory;
     LIERNE_TRY(lierne_alloc(&e->frames, e->messages.count, sizeof *e->frames));
@@ -80,7 +84,7 @@ static void resize_message(lierne_execution *e, size_t i) {
 }
 
 void lierne_execution_vary(lierne_execution *e) {
-    int64_t used = 0;
+    int64_t used = scratch_bytes(e);
     e->record.bytes = 0;
     for (size_t i = 0; i < e->messages.count; i++) {
         e->messages.at[i].staging = used;

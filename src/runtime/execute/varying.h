@@ -18,7 +18,10 @@ enum { LIERNE_STAMP_UPDATE, LIERNE_STAMP_HASH, LIERNE_STAMP_SEGMENTS, LIERNE_STA
 typedef struct lierne_varying {
     int64_t sent; /* the most elements of all sends together, of all receives */
     int64_t received;
-    int predecessor; /* in the ring; -1: this rank is alone, or has no part */
+    int64_t scratch;     /* the most elements of scratch */
+    size_t most_sources; /* the most that any sum has */
+    void *owner;         /* what changes it */
+    int predecessor;     /* in the ring; -1: this rank is alone, or has no part */
     int successor;
     int first[2]; /* ranks that have a part: two ranges */
     int count[2];
