@@ -187,6 +187,66 @@ class Rows(unittest.TestCase):
         with lierne.Context.sim(4) as world:
             world.run(rank)
 
+    def test_packed_sequences(self):
+        def cut(lengths, me):  # the tokens of zigzag chunks of segments padded to multiples of 4, -1: padding
+            rows, first = [], 0
+            for n in lengths:
+                chunk = -(-n // 4)
+                rows += [first + j if j < n else -1 for at in (me, 3 - me) for j in range(at * chunk, (at + 1) * chunk)]
+                first += n
+            return np.array(rows, np.int32)
+
+        def layout(packing, cuts):
+            return lierne.Layout(lierne.Grid({"cp": 2}), (packing.tokens, 1), "i32", cuts, packing=packing)
+
+        def column(values):
+            return np.asarray(values, np.int32)[:, None]
+
+        def rank(context):
+            zigzag, me = {"cp": lierne.SegmentZigzag(0)}, context.rank
+            first = lierne.Packing([0, 5, 8], align=4)
+            self.assertEqual((first.nsegments, first.tokens), (2, 8))
+            plan = lierne.Redistribute(context, layout(first, zigzag), layout(first, {}), max_segments=3, max_rows=24)
+            images = lierne.Packing([0, 0], owner=[0])
+            bridge = lierne.PackedBridge(context, layout(images, {"cp": lierne.ShardSegments(0)}),
+                                         layout(lierne.Packing([0, 0], align=4), zigzag), max_segments=3,
+                                         max_rows=24, max_runs=8)
+            for lengths, ids in (([5, 3], [7, 9, 9, 7, 9, 9, 7, 7]), ([9], [9] * 4 + [7] * 5), ([2, 0, 4], [9, 7] * 3)):
+                starts = np.cumsum([0, *lengths])
+                packing = lierne.Packing(starts, align=4)
+                plan.update(packing, packing)
+                mine = cut(lengths, me)
+                whole = np.concatenate([np.where(np.arange(-(-n // 4) * 4) < n, at + np.arange(-(-n // 4) * 4), -1)
+                                        for n, at in zip(lengths, starts)])
+                x = column(np.where(mine < 0, -9, mine + 1))
+                np.testing.assert_array_equal(plan.forward(x), column(whole + 1))
+                np.testing.assert_array_equal(plan.adjoint(column(whole + 1)), column(mine + 1))
+                rows = np.flatnonzero(np.array(ids) == 9)
+                sizes = np.array([0, 1, len(rows)])
+                runs = lierne.find_image_runs(starts, sizes, ids, 9)
+                self.assertEqual(runs[:, 4].sum(), len(rows))
+                bridge.update(lierne.Packing(sizes, owner=[1, 0]), packing, runs)
+                own, out = rows[:1] if me else rows[1:], column(np.full(len(mine), 50))
+                bridge.forward(column(own), out=out)
+                np.testing.assert_array_equal(out, column(np.where(np.isin(mine, rows), mine, 50)))
+                np.testing.assert_array_equal(bridge.adjoint(column(np.where(mine < 0, -9, 2 * mine))), column(2 * own))
+            many = lierne.Packing([0, 1, 2, 3, 4], align=4)
+            with self.assertRaisesRegex(lierne.errors.CapacityError, "max_segments"):
+                plan.update(many, many)
+            with self.assertRaisesRegex(lierne.errors.CountError, "image"):
+                lierne.find_image_runs([0, 4], [0, 3], [9, 9, 7, 7], 9)
+            with self.assertRaisesRegex(ValueError, "store is 'full', must be one of padded, unpadded"):
+                lierne.Packing([0, 4], store="full")
+            with self.assertRaisesRegex(ValueError, "owner has 2 entries, must have 1"):
+                lierne.Packing([0, 4], owner=[0, 1])
+            with self.assertRaisesRegex(ValueError, "must have 5 columns"):
+                bridge.update(images, first, [[1, 2]])
+            with self.assertRaisesRegex(TypeError, "is no Packing"):
+                plan.update()
+
+        with lierne.Context.sim(2) as world:
+            world.run(rank)
+
     def test_restricted_and_flattened_halos(self):
         def rank(context):
             me, other = context.rank, 1 - context.rank

@@ -19,10 +19,11 @@ from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
 from lierne.digest import check_digests, digest
 from lierne.graph_routes import GraphRoutes
-from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
-                         ShardZigzag)
+from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, SegmentShard, SegmentZigzag, Shard,
+                         ShardRows, ShardSegments, ShardZigzag)
+from lierne.packing import Packing, find_image_runs
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
-from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
+from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, PackedBridge, Redistribute, References,
                              TensorSet, TensorSetRoutes)
 from lierne.samples import Assignment, Samples, SamplesLists
 from lierne.simulate import simulate
@@ -33,10 +34,11 @@ if text(lib.lierne_version()) != __version__:
     raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
                       f"{text(lib.lierne_version())}")
 
-__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
-           "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
-           "Redistribute", "References", "Replicate", "Request", "Route", "Samples", "SamplesLists", "Shard", "ShardRows",
+__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic",
+           "Error", "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "PackedBridge", "Packing",
+           "Partial", "Placement", "Plan", "Redistribute", "References", "Replicate", "Request", "Route",
+           "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "Shard", "ShardRows", "ShardSegments",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
-           "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",
-           "errors", "hangs", "partition_morton", "partition_morton_codes", "partition_split",
+           "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest", "errors",
+           "find_image_runs", "hangs", "partition_morton", "partition_morton_codes", "partition_split",
            "reduce_scatter", "schedules", "simulate"]

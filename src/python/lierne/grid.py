@@ -230,6 +230,22 @@ def ShardRows(axis, rows, axis2=-1):
     return Placement(lib.LIERNE_PLACEMENT_SHARD_ROWS, axis, axis2=axis2, rows=rows)
 
 
+def ShardSegments(axis):
+    """Whole segments of the packed axis: coordinate owner[i] of the packing has segment i."""
+    return Placement(lib.LIERNE_PLACEMENT_SHARD_SEGMENTS, axis)
+
+
+def SegmentZigzag(axis):
+    """2n chunks of each padded segment of the packed axis: coordinate c of n has chunks c and 2n - 1 - c."""
+    return Placement(lib.LIERNE_PLACEMENT_SEGMENT_ZIGZAG, axis)
+
+
+def SegmentShard(axis, chunk=False):
+    """One share of each padded segment of the packed axis per coordinate, as Shard cuts an axis."""
+    return Placement(lib.LIERNE_PLACEMENT_SEGMENT_SHARD, axis,
+                     share=lib.LIERNE_SHARE_RULE_CHUNK if chunk else lib.LIERNE_SHARE_RULE_BALANCED)
+
+
 def Partial():
     """Every coordinate holds a contribution; the value is their sum."""
     return Placement(lib.LIERNE_PLACEMENT_PARTIAL)
@@ -256,9 +272,10 @@ class Layout:
 
     shape: global, 1 to 4 axes. dtype: as numpy, torch or lierne names it. placements: dim name ->
     placement; dims that are not named replicate. view: of the grid. full_axes: axes of which a rank
-    stores the whole and owns a part. Raises errors.InvalidError, IndivisibleError and others."""
+    stores the whole and owns a part. packing: a Packing of the axis packed_axis, whose size is the number
+    of tokens. Raises errors.InvalidError, IndivisibleError and others."""
 
-    def __init__(self, grid, shape, dtype, placements, view="base", full_axes=()):
+    def __init__(self, grid, shape, dtype, placements, view="base", full_axes=(), packing=None, packed_axis=0):
         handle(grid, "grid")
         dims = grid.dims(view)
         unknown = set(placements) - set(dims)
@@ -266,7 +283,9 @@ class Layout:
             raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
         for name, placement in placements.items():
             _check_lists(name, placement, dims[name], shape)
-        spec = Spec("lierne_layout_spec", grid=grid._handle, view=view, naxes=len(shape),
+        packed = {} if packing is None else {"packed_axis": packed_axis, "segments": packing._segments,
+                                             "packing": packing._packing}
+        spec = Spec("lierne_layout_spec", **packed, grid=grid._handle, view=view, naxes=len(shape),
                     shape=list(shape), dtype=dtype_number(dtype),
                     placements=[placements.get(name, Replicate()) for name in dims],
                     full_axes=sum(1 << axis for axis in full_axes))

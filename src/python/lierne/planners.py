@@ -9,6 +9,7 @@ import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
 from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
+from lierne.packing import read_runs, update_segments
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
 
 _OWNERS = {"partial": lib.LIERNE_GRADIENT_OWNER_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_OWNER_ZIGZAG,
@@ -222,17 +223,48 @@ class Redistribute(Plan):
     """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
 
     adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing, shared_output: as
-    Bridge. Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
+    Bridge. max_segments, max_rows: capacities of a plan whose segments change (update). Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
     others."""
 
     def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1,
-                 routing="auto", shared_output="none", group=None):
+                 routing="auto", shared_output="none", group=None, max_segments=0, max_rows=0):
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
                     routing=choice("routing", routing, _ROUTINGS),
-                    shared_output=choice("shared_output", shared_output, _SHARING), group=group_handle(group))
+                    shared_output=choice("shared_output", shared_output, _SHARING), group=group_handle(group),
+                    max_segments=max_segments, max_rows=max_rows)
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
+
+    def update(self, src=None, dst=None):
+        """The next segments (max_segments): how src and dst pack them, None for a layout without a packing.
+        Local: all ranks give the same between the same two calls. Raises errors.CapacityError,
+        InvalidError and others; the plan then keeps the old ones."""
+        update_segments(self, src, dst)
+
+
+class PackedBridge(Plan):
+    """Image rows of layout src to their tokens in layout dst, both with a Packing of one axis, and
+    gradients back: lierne/packed_bridge.h. forward writes these tokens of `out` alone.
+
+    runs: [n, 5], columns image, row, segment, position, length (lierne.find_image_runs makes them).
+    partial_dims: names of dims of dst whose ranks each have a contribution to the gradient. max_segments,
+    max_rows, max_runs: capacities, for update. Raises errors.OverlapError, CountError and others."""
+
+    def __init__(self, context, src, dst, runs=(), allow_unused=False, allow_repeat=False, partial_dims=(),
+                 max_inflight=1, routing="auto", group=None, max_segments=0, max_rows=0, max_runs=0):
+        runs, names = read_runs(runs), list(dst.grid.dims())
+        spec = Spec("lierne_packed_bridge_spec", src=handle(src, "layout"), dst=handle(dst, "layout"), runs=runs,
+                    nruns=len(runs), allow_unused=bool(allow_unused), allow_repeat=bool(allow_repeat),
+                    partial_dims=sum(1 << names.index(name) for name in partial_dims), max_inflight=max_inflight,
+                    routing=choice("routing", routing, _ROUTINGS), group=group_handle(group),
+                    max_segments=max_segments, max_rows=max_rows, max_runs=max_runs)
+        super().__init__(context, lib.lierne_plan_create_packed_bridge, handle(context, "context"), spec.at)
+
+    def update(self, src, dst, runs):
+        """The next images (src), segments (dst) and runs. Local: all ranks give the same between the same
+        two calls. Raises as the constructor, and errors.CapacityError; the plan then keeps the old ones."""
+        update_segments(self, src, dst, src, read_runs(runs))
 
 
 def _set_spec(src, dst, src_offsets, dst_offsets, **fields):

@@ -30,8 +30,8 @@ from lierne.torch._program import Program
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
 
-__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "Samples", "TensorSet",
-           "Window", "Work", "context", "grid"]
+__all__ = ["Bridge", "Graph", "Halo", "Operation", "Packed", "PackedBridge", "Redistribute", "References", "Samples",
+           "TensorSet", "Window", "Work", "context", "grid"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -447,4 +447,5 @@ class Window(lierne.Window):
         return torch.frombuffer(block, dtype=self._torch).reshape(self.shape)
 
 
+from lierne.torch.packed import Packed, PackedBridge  # noqa: E402, of Operation, above
 from lierne.torch.samples import Samples  # noqa: E402, of Operation, above

@@ -1,0 +1,113 @@
+"""Packed sequences: samples of different lengths along one axis, in layouts that change with every
+microbatch (lierne/packing.h is the manual).
+
+    packing = lierne.Packing(cu_seqlens, align=2 * cp)
+    zigzag = lierne.Layout(grid, (T, hidden), "bf16", {"cp": lierne.SegmentZigzag(0)}, packing=packing)
+    whole = lierne.Layout(grid, (T, hidden), "bf16", {"cp": lierne.Shard(0)}, packing=packing)
+    plan = lierne.Redistribute(context, zigzag, whole, max_segments=4096, max_rows=65536)
+    plan.update(next_packing, next_packing)      # every microbatch, on each rank alone
+"""
+import numpy as np
+
+from lierne._library import Spec, call, ffi, lib, sized
+
+_STORES = {"padded": lib.LIERNE_PACKING_STORE_PADDED, "unpadded": lib.LIERNE_PACKING_STORE_UNPADDED}
+_PADDINGS = {"zero": lib.LIERNE_PADDING_ZERO, "keep": lib.LIERNE_PADDING_KEEP}
+_ORDERS = {"sample_major": lib.LIERNE_ROW_ORDER_SAMPLE_MAJOR, "sequence_major": lib.LIERNE_ROW_ORDER_SEQUENCE_MAJOR}
+_RUN = ("image", "row", "segment", "position", "length")
+
+
+def _chosen(what, value, choices):
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{what} is {value!r}, must be one of {', '.join(choices)}")
+    return choices[value]
+
+
+def _boundaries(what, values):
+    """A list of boundaries on the host; one of a GPU would have to wait for it."""
+    if getattr(getattr(values, "device", None), "type", "cpu") != "cpu":
+        raise TypeError(f"{what} is on {values.device}, must be in memory of the host: a copy would wait for the "
+                        "stream")
+    array = np.asarray(values)
+    if array.ndim != 1 or array.size < 1:
+        raise ValueError(f"{what} has shape {array.shape}, must have one axis with at least one boundary")
+    return array
+
+
+def segments_of(cu_seqlens):
+    """The C segments of boundaries."""
+    boundaries = _boundaries("cu_seqlens", cu_seqlens)
+    return Spec("lierne_segments", nsegments=len(boundaries) - 1, cu_seqlens=boundaries)
+
+
+def _owners(owner, n):
+    """Owners of no segments are a list, too: NULL says that no dim is ShardSegments."""
+    return [0] if sized("owner", owner, n) is not None and n == 0 else owner
+
+
+class Packing:
+    """Segments, and how a layout packs them. cu_seqlens: boundaries of the tokens, 0 first;
+    cu_seqlens_padded: of the padded sequence, or align: padded lengths are its multiples. lead, owner,
+    order: as in lierne_packing, one entry per segment. store: "padded" or "unpadded"; padding: "zero" or
+    "keep"; row_order: "sample_major" or "sequence_major". Arrays are read when a layout is made or a plan
+    is updated, and must be in memory of the host."""
+
+    def __init__(self, cu_seqlens, cu_seqlens_padded=None, align=0, lead=None, owner=None, order=None,
+                 store="padded", padding="zero", row_order="sample_major"):
+        self._segments = segments_of(cu_seqlens)
+        n = self._segments.at.nsegments
+        if cu_seqlens_padded is not None:
+            cu_seqlens_padded = sized("cu_seqlens_padded", _boundaries("cu_seqlens_padded", cu_seqlens_padded),
+                                      n + 1)
+        self._packing = Spec("lierne_packing", cu_seqlens_padded=cu_seqlens_padded, align=align,
+                             lead=sized("lead", lead, n), owner=_owners(owner, n),
+                             order=sized("order", order, n), store=_chosen("store", store, _STORES),
+                             padding=_chosen("padding", padding, _PADDINGS),
+                             row_order=_chosen("row_order", row_order, _ORDERS))
+
+    @property
+    def nsegments(self):
+        return self._segments.at.nsegments
+
+    @property
+    def tokens(self):
+        """The number of tokens of all segments."""
+        return self._segments.at.cu_seqlens[self.nsegments]
+
+    def __repr__(self):
+        return f"<Packing of {self.nsegments} segments, {self.tokens} tokens>"
+
+
+def read_runs(runs):
+    """Runs as a list of dicts of the fields of lierne_image_run: from an array [n, 5] or a list of rows."""
+    rows = np.asarray(runs, np.int64)
+    if rows.size and (rows.ndim != 2 or rows.shape[1] != len(_RUN)):
+        raise ValueError(f"runs have shape {rows.shape}, must have 5 columns: {', '.join(_RUN)}")
+    return [dict(zip(_RUN, map(int, row))) for row in rows.reshape(-1, len(_RUN))]
+
+
+def find_image_runs(cu_seqlens, cu_image_rows, ids, image_id):
+    """The runs of token ids, int64 [n, 5] (image, row, segment, position, length): rows of all images fill
+    the tokens whose id is image_id, in order (lierne_image_runs_find). Pure. Raises errors.CountError if
+    there are more or fewer such tokens than rows."""
+    segments, images = segments_of(cu_seqlens), segments_of(cu_image_rows)
+    ids = np.ascontiguousarray(_boundaries("ids", ids) if np.size(ids) else np.zeros(0), np.int64)
+    sized("ids", ids, segments.at.cu_seqlens[segments.at.nsegments])
+    most = int((ids == image_id).sum())
+    runs, count = ffi.new("lierne_image_run[]", max(most, 1)), ffi.new("size_t *")
+    call(lib.lierne_image_runs_find, runs, most, count, segments.at, images.at,
+         ffi.cast("int64_t *", ids.ctypes.data), image_id)
+    return np.array([[getattr(runs[i], name) for name in _RUN] for i in range(count[0])],
+                    np.int64).reshape(-1, len(_RUN))
+
+
+def update_segments(plan, src, dst, images=None, runs=None):
+    """lierne_plan_update_segments of packings."""
+    plan.context._check_unused("the plan", plan)
+    described = dst if dst is not None else src
+    if not isinstance(described, Packing):
+        raise TypeError(f"{described!r} is no Packing: give src, dst or both")
+    fields = {} if runs is None else {"images": images._segments, "runs": runs, "nruns": len(runs)}
+    update = Spec("lierne_segments_update", segments=described._segments, src=src and src._packing,
+                  dst=dst and dst._packing, **fields)
+    plan.context._call(lib.lierne_plan_update_segments, plan._alive(), update.at)

@@ -1,0 +1,170 @@
+"""Packed sequences of PyTorch (lierne/packing.h), described anew in every microbatch, without communication.
+
+    move = lierne.torch.Packed(context, mesh, zigzag="cp", to="contiguous", shape=(None, hidden),
+                               dtype=torch.bfloat16, max_segments=4096, max_rows=65536)
+    move.update(packed_seq_params)           # every microbatch, on all ranks
+    y = move(x)                              # x: [rows, hidden] or [rows, 1, hidden]
+    z = move.back(y)
+
+    bridge = lierne.torch.PackedBridge(context, encoder_mesh, llm_mesh, hidden, torch.bfloat16,
+                                       max_segments=4096, max_rows=65536, max_runs=8192)
+    bridge.update(packed_seq_params, images=cu_image_rows, image_owner=owner, input_ids=ids, image_id=151655)
+    embeddings = bridge(image_rows, into=text_embeddings)
+"""
+import numpy as np
+import torch
+
+import lierne
+from lierne.torch import Operation, grid
+
+
+def _field(params, name):
+    value = params.get(name) if isinstance(params, dict) else getattr(params, name, None)
+    if value is not None and getattr(getattr(value, "device", None), "type", "cpu") != "cpu":
+        raise TypeError(f"{name} is on {value.device}, must be in memory of the host: a copy would wait for the stream")
+    return None if value is None else np.asarray(value, np.int64)
+
+
+def packing_of(params, total_tokens=None, **options):
+    """The Packing of an object or a dict with the fields of Megatron-LM's PackedSeqParams: cu_seqlens_q,
+    cu_seqlens_q_padded (None: no padding), cu_seqlens_kv and cu_seqlens_kv_padded (equal, or None),
+    total_tokens (rows of the padded sequence; what is behind the last boundary is padding). Raises
+    ValueError, and TypeError for fields on a GPU. options: of Packing."""
+    tokens, padded = _field(params, "cu_seqlens_q"), _field(params, "cu_seqlens_q_padded")
+    if tokens is None:
+        raise ValueError("cu_seqlens_q is None")
+    for name, own in (("cu_seqlens", tokens), ("cu_seqlens", padded)):
+        name += "_kv" if own is tokens else "_kv_padded"
+        other = _field(params, name)
+        if own is not None and other is not None and not np.array_equal(own, other):
+            raise ValueError(f"{name} differs from that of q: cross attention is two layouts")
+    total = _field(params, "total_tokens") if total_tokens is None else total_tokens
+    if total is not None:
+        padded = tokens if padded is None else padded
+        if total < padded[-1]:
+            raise ValueError(f"total_tokens is {int(total)}, must be at least the last boundary, {padded[-1]}")
+        if total > padded[-1]:  # a segment without tokens
+            tokens, padded = np.append(tokens, tokens[-1]), np.append(padded, total)
+    return lierne.Packing(tokens, padded, **options)
+
+
+class Packed:
+    """Moves [rows, ...] between two cuts of packed sequences over one dim of a mesh, both ways,
+    differentiable. zigzag: the dim. to: "contiguous" (the padded sequence in equal shares) or "segments"
+    (a share of each segment). shape: (None, sizes of the other axes). Construction is collective over the
+    context; update is local, with equal arguments on all ranks between the same two calls. A gradient must
+    not come after the next update: RuntimeError."""
+
+    _TO = {"contiguous": lambda: lierne.Shard(0), "segments": lambda: lierne.SegmentShard(0)}
+
+    def __init__(self, context, mesh, zigzag, to, shape, dtype, max_segments, max_rows):
+        if to not in self._TO:
+            raise ValueError(f"to is {to!r}, must be one of {', '.join(self._TO)}")
+        own, empty, self._rest = grid(mesh), lierne.Packing([0]), tuple(shape[1:])
+        src, dst = (lierne.Layout(own, (0, *self._rest), dtype, {zigzag: placement}, packing=empty)
+                    for placement in (lierne.SegmentZigzag(0), self._TO[to]()))
+        capacity = {"max_segments": max_segments, "max_rows": max_rows}
+        self._plans = [lierne.Redistribute(context, *pair, **capacity) for pair in ((src, dst), (dst, src))]
+        self._moves = [Operation(plan) for plan in self._plans]
+        self.version = 0
+
+    def update(self, params, **options):
+        """The segments of the next microbatch: an object like PackedSeqParams (packing_of), or a Packing."""
+        packing = params if isinstance(params, lierne.Packing) else packing_of(params, **options)
+        self.version += 1
+        for plan, move in zip(self._plans, self._moves):
+            plan.update(packing, packing)
+            move.updated()
+
+    def __call__(self, x):
+        """x of the zigzag cut in the other one. All ranks call."""
+        return _Versioned.apply(x, self, 0)
+
+    def back(self, y):
+        """y of the other cut in the zigzag one. All ranks call."""
+        return _Versioned.apply(y, self, 1)
+
+    def _move(self, tensor, which, adjoint):
+        rows = tensor.reshape(tensor.shape[0], *self._rest)
+        move = self._moves[which]
+        moved = move.adjoint(rows) if adjoint else move(rows)
+        return moved.reshape(moved.shape[0], *tensor.shape[1:])
+
+
+class _Versioned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, owner, which):
+        ctx.owner, ctx.which, ctx.version = owner, which, owner.version
+        return owner._move(tensor.detach(), which, False)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.version != ctx.owner.version:
+            raise RuntimeError("the segments were updated after this forward: call backward before update")
+        return ctx.owner._move(gradient, ctx.which, True), None, None
+
+
+class PackedBridge:
+    """Image rows of an encoder to their tokens in an LLM's packed sequence, which its dims cut; gradients
+    back. src, dst: meshes or grids; images lie on the encoder's dim src_dim by image_owner, segments on the
+    LLM's dst_dim by segment_owner, and each segment is cut in zigzag chunks over cut. A dim that is not there,
+    or of size 1, needs no owner. partial: names of dims of dst whose ranks each have a contribution to the
+    gradient (as tensor parallelism without a sum). Construction is collective over the context; update is
+    local, with equal arguments on all ranks between the same two calls."""
+
+    def __init__(self, context, src, dst, hidden, dtype, max_segments, max_rows, max_runs, src_dim="dp",
+                 dst_dim="dp", cut="cp", partial=(), allow_unused=False, allow_repeat=False):
+        self._grid, self._rank, self._hidden, self._dtype = grid(dst), context.rank, hidden, dtype
+        own = grid(src)
+        self._cuts = [{src_dim: lierne.ShardSegments(0)} if own.dims().get(src_dim, 1) > 1 else {}, {}]
+        if self._grid.dims().get(dst_dim, 1) > 1:
+            self._cuts[1][dst_dim] = lierne.ShardSegments(0)
+        if cut in self._grid.dims():
+            self._cuts[1][cut] = lierne.SegmentZigzag(0)
+        layouts = [self._layout(mesh, cuts, lierne.Packing([0], owner=[] if self._owned(side) else None))
+                   for side, (mesh, cuts) in enumerate(zip((own, self._grid), self._cuts))]
+        self.plan = lierne.PackedBridge(context, *layouts, allow_unused=allow_unused, allow_repeat=allow_repeat,
+                                        partial_dims=partial, max_segments=max_segments, max_rows=max_rows,
+                                        max_runs=max_runs)
+        self._operation, self.version, self.mask = Operation(self.plan), 0, None
+
+    def _owned(self, side):
+        return any(cut.kind == lierne.ShardSegments(0).kind for cut in self._cuts[side].values())
+
+    def _layout(self, mesh, cuts, packing):
+        return lierne.Layout(mesh, (packing.tokens, self._hidden), self._dtype, cuts, packing=packing)
+
+    def update(self, params, images, image_owner=None, segment_owner=None, *, runs=None, input_ids=None,
+               image_id=None):
+        """The next microbatch. params: as Packed's; images: boundaries of the rows of each image; runs as
+        lierne.PackedBridge, or input_ids, of all tokens, in which image_id stands for a row."""
+        src = lierne.Packing(images, owner=image_owner)
+        dst = packing_of(params, owner=segment_owner)
+        boundaries = _field(params, "cu_seqlens_q")
+        if runs is None:
+            runs = lierne.find_image_runs(boundaries, images, _field({"input_ids": input_ids}, "input_ids"), image_id)
+        self.plan.update(src, dst, runs)
+        self._operation.updated()
+        self.version += 1
+        self._mark(dst, boundaries, np.asarray(runs, np.int64).reshape(-1, 5))
+
+    def _mark(self, packing, boundaries, runs):
+        """mask: the rows of this rank's output that are image rows."""
+        named = np.zeros(packing.tokens, bool)
+        for _, _, segment, position, length in runs:
+            named[boundaries[segment] + position:][:length] = True
+        mask = np.zeros(self._operation.shapes()[1][0], bool)
+        for (start, _), (size, _), (local, _) in self._layout(self._grid, self._cuts[1], packing).boxes(self._rank):
+            mask[local:local + size] = named[start:start + size]
+        self.mask = torch.from_numpy(mask)
+
+    def __call__(self, rows, into=None):
+        """The output of this rank: image rows where runs name tokens, elsewhere the rows of `into` (None:
+        zeros). Differentiable in both. All ranks call."""
+        moved = _Versioned.apply(rows, self, 0)
+        if into is None:
+            return moved
+        return torch.where(self.mask.to(moved.device)[:, None], moved, into)
+
+    def _move(self, tensor, _, adjoint):
+        return self._operation.adjoint(tensor) if adjoint else self._operation(tensor)
