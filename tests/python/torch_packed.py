@@ -122,6 +122,8 @@ def packed_bridge():
                 np.where(part < 0, -1, part + starts[i]) for i in np.flatnonzero(owner == rank // 2)
                 for part in (zigzag_rows([lengths[i]], 4, 2, rank % 2),)])
             is_image = np.isin(own, rows)
+            same(bridge.tokens, own)
+            same(bridge.mask, is_image)
             x = values(rows[mine]).requires_grad_()
             text = values(own, -1, 5.).masked_fill(torch.from_numpy(is_image)[:, None], POISON).requires_grad_()
             out = bridge(x, into=text)

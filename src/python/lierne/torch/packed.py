@@ -110,7 +110,9 @@ class PackedBridge:
     LLM's dst_dim by segment_owner, and each segment is cut in zigzag chunks over cut. A dim that is not there,
     or of size 1, needs no owner. partial: names of dims of dst whose ranks each have a contribution to the
     gradient (as tensor parallelism without a sum). Construction is collective over the context; update is
-    local, with equal arguments on all ranks between the same two calls."""
+    local, with equal arguments on all ranks between the same two calls. After it, `tokens` is the number of the
+    token in each row of this rank's output, -1 for padding (to cut labels and positions alike), and `mask` says
+    which rows are image rows."""
 
     def __init__(self, context, src, dst, hidden, dtype, max_segments, max_rows, max_runs, src_dim="dp",
                  dst_dim="dp", cut="cp", partial=(), allow_unused=False, allow_repeat=False):
@@ -126,7 +128,7 @@ class PackedBridge:
         self.plan = lierne.PackedBridge(context, *layouts, allow_unused=allow_unused, allow_repeat=allow_repeat,
                                         partial_dims=partial, max_segments=max_segments, max_rows=max_rows,
                                         max_runs=max_runs)
-        self._operation, self.version, self.mask = Operation(self.plan), 0, None
+        self._operation, self.version, self.tokens, self.mask = Operation(self.plan), 0, None, None
 
     def _owned(self, side):
         return any(cut.kind == lierne.ShardSegments(0).kind for cut in self._cuts[side].values())
@@ -149,14 +151,15 @@ class PackedBridge:
         self._mark(dst, boundaries, np.asarray(runs, np.int64).reshape(-1, 5))
 
     def _mark(self, packing, boundaries, runs):
-        """mask: the rows of this rank's output that are image rows."""
+        """tokens: of each row of this rank's output, -1 for padding. mask: which rows are image rows."""
         named = np.zeros(packing.tokens, bool)
         for _, _, segment, position, length in runs:
             named[boundaries[segment] + position:][:length] = True
-        mask = np.zeros(self._operation.shapes()[1][0], bool)
+        tokens = np.full(self._operation.shapes()[1][0], -1)
         for (start, _), (size, _), (local, _) in self._layout(self._grid, self._cuts[1], packing).boxes(self._rank):
-            mask[local:local + size] = named[start:start + size]
-        self.mask = torch.from_numpy(mask)
+            tokens[local:local + size] = np.arange(start, start + size)
+        self.tokens = torch.from_numpy(tokens)
+        self.mask = torch.from_numpy(np.append(named, False)[tokens])
 
     def __call__(self, rows, into=None):
         """The output of this rank: image rows where runs name tokens, elsewhere the rows of `into` (None:
