@@ -129,6 +129,15 @@ if [ -z "$bad" ]; then ok; else no "static functions without an object: $bad"; f
 for module in base tool plan/halo runtime/context backend/sim; do echo 'static int *fill(void) {' >"$dir/src/$module/t.c"; done
 if [ "$(lone "$dir")" = fill ]; then ok; else no "not found: fill"; fi
 
+# again DIR: names of library files that another folder has, too. The command is a program of its own.
+again() {
+    find "$1/src" -name '*.[ch]' -not -path "$1/src/tool/*" -printf '%f\n' | sort | uniq -d
+}
+bad=$(again .)
+if [ -z "$bad" ]; then ok; else no "files of one name in several folders: $bad"; fi
+touch "$dir"/src/{base,backend/sim}/again.c
+if again "$dir" | grep -qx again.c; then ok; else no "not found: again.c"; fi
+
 # Public headers include public headers only.
 bad=$(grep -rnE '#include "' include | grep -vE '#include "lierne/[a-z_]+\.h"')
 if [ -z "$bad" ]; then ok; else no "$bad"; fi
