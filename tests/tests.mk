@@ -28,7 +28,7 @@ $(B)/unit $(B)/golden $(IPC_TESTS): private WRAPS := $(STREAM_WRAPS)
 docs/errors.md: $(B)/tests/errors_md
 	$(Q)$< > $@
 
-# Under mpirun; tests/mpi/contexts.c makes their contexts, and timeout brings a clock of its own.
+# Under mpirun; timeout brings a clock of its own.
 MPI_TESTS := $(if $(HAVE_MPI),$(call programs,tests/mpi/*.c))
 MPI_PARTS := $(B)/tests/mpi/parts.a
 $(MPI_PARTS): $(call parts,tests/mpi/*.c)
@@ -36,7 +36,7 @@ $(MPI_PARTS): $(call parts,tests/mpi/*.c)
 $(MPI_TESTS): %: %.o $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB)
 	$(LINK)
 $(MPI_TESTS): private COMPILER := $(MPICC)
-$(MPI_TESTS): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
+$(MPI_TESTS): private WRAPS := $(STREAM_WRAPS)
 $(B)/tests/mpi/timeout: private WRAPS += $(call wraps,now)
 mpi-tests: $(MPI_TESTS)
 
@@ -80,7 +80,7 @@ $(GPU_MPI): $(B)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(GPU_STATIC) $(MPI_PARTS) 
 $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_MPI): private LIBS := $(GPU_LIBS) -Wl,-rpath,'$$ORIGIN/../..:$$ORIGIN/../../..'
 $(GPU_LAUNCHED): private WRAPS := $(STREAM_WRAPS)
 $(GPU_MPI): private COMPILER := $(MPICC)
-$(GPU_MPI): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
+$(GPU_MPI): private WRAPS := $(STREAM_WRAPS)
 
 include tests/emulator/emulator.mk
 

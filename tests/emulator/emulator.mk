@@ -33,7 +33,7 @@ $(EMULATED_MPI): $(EMULATED)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(EMULATED)/tes
 	$(EMULATED_CUDA) $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB) $(EMULATOR)
 	$(LINK)
 $(EMULATED_MPI): private COMPILER := $(MPICC)
-$(EMULATED_MPI): private WRAPS := $(STREAM_WRAPS) $(call wraps,context_create_mpi)
+$(EMULATED_MPI): private WRAPS := $(STREAM_WRAPS)
 $(EMULATED_PROGRAMS): private LIBS := $(EMULATOR) -Wl,--disable-new-dtags -Wl,-rpath,$(abspath $(EMULATED))
 $(EMULATED)/tests/emulator/vmm: private WRAPS := $(call wraps,cuda_driver_load)
 $(EMULATED_LAUNCHED): private WRAPS := $(STREAM_WRAPS)

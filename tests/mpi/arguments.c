@@ -117,7 +117,7 @@ static void set_up(void) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     lierne_grid_spec grid = {
         .size = sizeof grid, .ndims = 2, .names = names, .sizes = ones, .world_size = 1};
-    MADE(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    MADE(test_context_create(&context, MPI_COMM_WORLD, &spec));
     MADE(lierne_context_create_self(&alone, &spec));
     MADE(lierne_grid_create(&one, &grid));
     src = mesh_grid(&from, test_world), dst = mesh_grid(&to, test_world);
@@ -457,7 +457,7 @@ static void half_checked(void) {
     const lierne_context_spec spec = {.size = sizeof spec,
                                       .timeout = PATIENT,
                                       .check = test_rank == test_world - 1};
-    test_same_error(lierne_context_create_mpi(&half, MPI_COMM_WORLD, &spec), LIERNE_ERR_MISMATCH,
+    test_same_error(test_context_create(&half, MPI_COMM_WORLD, &spec), LIERNE_ERR_MISMATCH,
                     "check on one rank only");
     CHECK(strncmp(lierne_last_error(), "lierne_context_create_mpi: ", 27) == 0, "'%s'",
           lierne_last_error());

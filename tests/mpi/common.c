@@ -124,7 +124,7 @@ int test_finish(void) {
 lierne_context *test_context(double timeout) {
     lierne_context *context;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 
@@ -132,7 +132,7 @@ int test_main(int *argc, char ***argv, void (*run)(lierne_context *context)) {
     test_start(argc, argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     run(context);
     CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "bridge_plan.h"
-#include "lierne/mpi.h"
+#include "mpi/contexts.h"
 
 #include <mpi.h>
 

@@ -199,7 +199,7 @@ static void creating_a_context_without_memory(int bad) {
     if (test_rank == bad) {
         double start = lierne_now();
         lierne_mem_fail_at(1);
-        lierne_status status = lierne_context_create_mpi(&context, comm, &spec);
+        lierne_status status = test_context_create(&context, comm, &spec);
         lierne_mem_fail_at(0);
         CHECK(status == LIERNE_ERR_TIMEOUT && !context, "%s", lierne_status_name(status));
         CHECK(lierne_now() - start < 0.2 + SLACK, "it took %g s", lierne_now() - start);
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     for (int i = 0; i < 2; i++) {
         int rank = i == 0 ? test_world - 1 : 0;
         specs_that_differ(context, rank);

@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     const char *dir = argc > 1 ? argv[1] : "tests/golden";
     size_t before = lierne_mem_live();
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, reject_swaps, true);
     run_packed(dir);

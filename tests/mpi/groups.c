@@ -54,7 +54,7 @@ static const lierne_transport communicators = {.name = "communicators",
 static lierne_context *context_new(int max_groups) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .max_groups = max_groups};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, &spec));
     return context;
 }
 

@@ -46,7 +46,7 @@ static bool run_case(int rank, const char *folder) {
     lierne_context *context;
     bool right = true;
     MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD);
-    lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec);
+    lierne_status status = test_context_create(&context, MPI_COMM_WORLD, &spec);
     if (status != LIERNE_OK) {
         printf("seed %u: %s\n", current->seed, lierne_last_error());
         return false;

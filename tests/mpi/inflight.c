@@ -20,7 +20,7 @@ static void open_setup(setup *s, int check) {
     static const int64_t shape[3] = {SAMPLES, SEQUENCE, HIDDEN};
     mesh src = mesh_of("tcd", test_world, 1, 1), dst = mesh_of("tcd", 1, test_world, 1);
     lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT, .check = check};
-    CHECK_OK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &context));
+    CHECK_OK(test_context_create(&s->context, MPI_COMM_WORLD, &context));
     s->src = mesh_grid(&src, test_world);
     s->dst = mesh_grid(&dst, test_world);
     s->spec = bridge_spec_of(s->src, s->dst, shape);

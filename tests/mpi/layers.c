@@ -284,7 +284,7 @@ int main(int argc, char **argv) {
     state_open(&alone, w.atoms.natoms);
     run_alone(&w, &alone);
     size_t before = lierne_mem_live();
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     CHECK_OK(lierne_partition_split(w.owner, w.atoms.natoms, test_world));
     run_owners(context, &w, &alone, "split");
     CHECK_OK(

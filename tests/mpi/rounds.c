@@ -300,7 +300,7 @@ static void on_nodes(void) {
     }
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .nodes = nodes};
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "context");
+    CHECK(test_context_create(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "context");
     lierne_window *w;
     create(&w, context, 64);
     int first = test_rank / 2 * 2, n = first + 2 <= test_world ? 2 : 1;

@@ -76,7 +76,7 @@ static void run_other_call(bool checks) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = checks};
     lierne_context *context = NULL;
     lierne_plan *plan;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, &spec));
     lierne_samples *samples = create_samples(context, &plan);
     double *in = test_buffer(MOST_ROWS * WIDTH * sizeof *in);
     double *out = test_buffer(MOST_ROWS * WIDTH * sizeof *out);
@@ -102,7 +102,7 @@ static void run(lierne_context *context) {
     run_same_errors(context);
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = 1};
     lierne_context *checking = NULL;
-    CHECK_OK(lierne_context_create_mpi(&checking, MPI_COMM_WORLD, &spec));
+    CHECK_OK(test_context_create(&checking, MPI_COMM_WORLD, &spec));
     run_steps(checking, 3);
     run_same_errors(checking);
     CHECK_OK(lierne_context_destroy(checking));

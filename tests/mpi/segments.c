@@ -156,7 +156,7 @@ static void run_fault(lierne_context *context, const lierne_grid *grid, fault k,
 static void run_context(const lierne_grid *grid, fault k, bool checks) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = checks};
     lierne_context *context = NULL;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+    CHECK(test_context_create(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
           lierne_last_error());
     if (k == NONE) {
         lierne_plan *plan = plan_of(context, grid);

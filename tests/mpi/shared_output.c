@@ -282,7 +282,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     int rounds = argc > 1 && !pairs ? atoi(argv[1]) : 300;
     size_t before = lierne_mem_live();
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     updated(); /* maps what the context keeps */
     results_stay(rounds, false);
     results_stay(rounds, true);

@@ -397,8 +397,8 @@ static void without_memfd(void) {
     move_rows(m.plan, &r, m.in, m.out, "without memfd");
     close_moving(&m);
     setenv("LIERNE_TRANSPORTS", "shm", 1);
-    test_same_error(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL),
-                    LIERNE_ERR_UNSUPPORTED, "shm alone, without memfd");
+    test_same_error(test_context_create(&context, MPI_COMM_WORLD, NULL), LIERNE_ERR_UNSUPPORTED,
+                    "shm alone, without memfd");
     CHECK(!context, "a context beside the error");
     refuse_memfd = false;
 }

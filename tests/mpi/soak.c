@@ -45,7 +45,7 @@ static void of_contexts(float *buffers) {
         if (i == WARM_UP) {
             before = state_now();
         }
-        CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+        CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
         use(context, i, buffers);
         CHECK_OK(lierne_context_destroy(context));
     }
@@ -56,7 +56,7 @@ static void of_contexts(float *buffers) {
 static void of_plans(float *buffers) {
     lierne_context *context;
     state before = {0};
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     CHECK(state_now().communicators == 1, "%d communicators of one context",
           state_now().communicators);
     for (int i = 0; i < WARM_UP + ROUNDS; i++) {

@@ -246,7 +246,7 @@ int main(int argc, char **argv) {
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, test_world, 1);
     src = mesh_grid(&from, test_world);
     dst = mesh_grid(&to, test_world);
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     row_maps();
     variable_rows();
     coalesced_plans();

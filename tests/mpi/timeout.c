@@ -198,7 +198,7 @@ static void creating_a_context(void) {
     long long start = begin_wait();
     if (test_rank != 0) {
         lierne_context *context;
-        end_wait(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec), start, "creating");
+        end_wait(test_context_create(&context, MPI_COMM_WORLD, &spec), start, "creating");
         CHECK(context == NULL, "a context despite the error");
         CHECK(lierne_mem_live() <= before + 2, "%zu allocations leaked",
               lierne_mem_live() - before);

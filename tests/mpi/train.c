@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
     }
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     expected e[CROSS + 1];
     for (int u = PLAIN; u <= CROSS; u++) {
         e[u].of = (problem){.use = (use)u, .samples = 2 * test_world};

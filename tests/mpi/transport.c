@@ -12,7 +12,7 @@
 
 static lierne_context *context_new(const lierne_context_spec *spec) {
     lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, spec));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, spec));
     return context;
 }
 
@@ -40,7 +40,7 @@ static void comm_is_a_subset_with_other_ranks(void) {
     int odd = test_rank % 2, size;
     MPI_Comm_split(MPI_COMM_WORLD, odd, -test_rank, &half);
     MPI_Comm_size(half, &size);
-    CHECK_OK(lierne_context_create_mpi(&context, half, NULL));
+    CHECK_OK(test_context_create(&context, half, NULL));
     CHECK(lierne_context_get_world_size(context) == size, "world %d of %d",
           lierne_context_get_world_size(context), size);
     CHECK(lierne_context_get_rank(context) == size - 1 - test_rank / 2, "rank %d",
@@ -53,7 +53,7 @@ static void comm_is_a_subset_with_other_ranks(void) {
 static void creation_fails(const char *what, const lierne_context_spec *spec, lierne_context **out,
                            lierne_status wanted) {
     size_t before = lierne_mem_live();
-    lierne_status status = lierne_context_create_mpi(out, MPI_COMM_WORLD, spec);
+    lierne_status status = test_context_create(out, MPI_COMM_WORLD, spec);
     test_same_error(status, wanted, what);
     CHECK(!out || !*out, "%s: a context beside the error", what);
     CHECK(lierne_mem_live() == before, "%s: %zu allocations leaked", what,
@@ -86,7 +86,7 @@ static void creation_fails_alike_on_all_ranks(int bad) {
     }
     creation_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_ERR_INVALID);
     unsetenv("LIERNE_TIMEOUT_MS");
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_ERR_INVALID,
+    CHECK(test_context_create(&context, MPI_COMM_NULL, NULL) == LIERNE_ERR_INVALID,
           "MPI_COMM_NULL");
 }
 
@@ -98,7 +98,7 @@ static void create_without_memory(int bad) {
         lierne_context *context;
         size_t before = lierne_mem_live();
         lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
-        lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+        lierne_status status = test_context_create(&context, MPI_COMM_WORLD, NULL);
         lierne_mem_fail_at(0);
         last = (int)status;
         MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);

@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t start = lierne_mem_live();
     lierne_context *context;
-    CHECK_OK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     for (uint64_t seed = 1; seed < 4; seed++) {
         shape s = shape_random(seed, false);
         size_t before = lierne_mem_live();
