@@ -220,7 +220,7 @@ static void run(const lierne_grid *grid, bool faulty) {
     lierne_context *context = NULL;
     exchanges x;
     description d;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+    CHECK(test_context_create(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
           lierne_last_error());
     create_exchanges(&x, context);
     describe(&x, &d, 0);
