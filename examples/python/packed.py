@@ -4,7 +4,7 @@
 
 An encoder has whole images on 4 dp ranks. The language model has dp 2 x cp 2: each dp rank has samples of
 its own, and each of its cp ranks two chunks of each. Every step has other samples and images;
-lierne.torch.PackedBridge is told so on each rank alone. Loss and gradients are those of one process."""
+lierne.torch.PackedBridge takes them on each rank alone. Loss and gradients are those of one process."""
 import types
 
 import numpy as np

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Called badly where there is MPI (tests/mpi/calls.c, rounds.c, packed_bridge.c), a transport with
- * communicators (test_group_communicators.c), CUDA (tests/cli/test_cuda.sh) or PyTorch
+/* Called badly where there is MPI (tests/mpi/arguments.c, rounds.c, packed_bridge.c), a transport
+ * with communicators (test_group_communicators.c), CUDA (tests/cli/test_cuda.sh) or PyTorch
  * (tests/torch/deepmd.cpp).
  */
 static const char *const elsewhere[] = {"lierne_context_create_mpi",
