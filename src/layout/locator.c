@@ -123,7 +123,7 @@ static void fill_rows(lierne_locator *l) {
             l->rows[i * l->width + c] = counts[c];
             counts[c] += p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR ? 1
                          : l->width > 1 ? share_size(p, p->padded[i], (int)c)
-                                        : p->padded[i] / p->ncuts;
+                                        : lierne_quotient(p->padded[i], p->ncuts);
         }
     }
 }
@@ -205,7 +205,7 @@ static chunk find_chunk(const lierne_packed *p, int64_t length, int64_t offset) 
         return (chunk){.end = length};
     }
     if (p->zigzag) {
-        int64_t size = length / (2 * n), k = offset / size;
+        int64_t size = lierne_quotient(length, 2 * n), k = lierne_quotient(offset, size);
         return (chunk){.coord = (int)(k < n ? k : 2 * n - 1 - k),
                        .start = k * size,
                        .end = (k + 1) * size,
@@ -222,10 +222,10 @@ static chunk find_chunk(const lierne_packed *p, int64_t length, int64_t offset) 
 
 /* Rows of a coordinate of the cut that follow one another in the segment are this far apart. */
 static int64_t step_of(const lierne_packed *p, size_t group, int64_t length) {
-    int64_t c = (int64_t)group % p->ncuts, own = length / p->ncuts;
     if (p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR) {
         return 1;
     }
+    int64_t c = (int64_t)group % p->ncuts, own = length / p->ncuts;
     own = p->zigzag || p->ncuts == 1 ? own : share_size(p, length, (int)c);
     return p->rows[group + group / (size_t)p->ncuts] / own;
 }

@@ -25,6 +25,7 @@ struct walker {
     lierne_pieces pieces; /* of the rows that the segment cut leaves */
     lierne_status (*visit)(walker *w, const run *r);
     lierne_span_list *list;
+    lierne_span_list *padding; /* also, or NULL */
     int64_t tokens; /* of an unpadded buffer, before the run or, where it is full, the segment */
 };
 
@@ -55,7 +56,7 @@ static walker begin_walk(const lierne_layout *layout, const lierne_cell *cell) {
 
 /* The first k at which row + k * step is no less than limit, in 0 to n. */
 static int64_t first_from(int64_t row, int64_t step, int64_t limit, int64_t n) {
-    int64_t k = limit <= row ? 0 : (limit - row + step - 1) / step;
+    int64_t k = limit <= row ? 0 : step == 1 ? limit - row : (limit - row + step - 1) / step;
     return k < n ? k : n;
 }
 
@@ -87,7 +88,7 @@ static int find_chunks(const walker *w, int64_t segment, lierne_span chunks[2]) 
     const lierne_packed *p = w->p;
     int64_t length = p->padded[segment], n = p->ncuts;
     if (p->zigzag && n > 1) {
-        int64_t size = length / (2 * n);
+        int64_t size = lierne_quotient(length, 2 * n);
         chunks[0] = (lierne_span){.start = w->cut * size, .size = size};
         chunks[1] = (lierne_span){.start = (2 * n - 1 - w->cut) * size, .size = size};
         return 2;
@@ -100,9 +101,25 @@ static int find_chunks(const walker *w, int64_t segment, lierne_span chunks[2]) 
     return 1;
 }
 
+/* Whether shares leave nothing of a segment that is not cut, whose rows follow one another. */
+static bool passes(const walker *w, const place *at) {
+    const lierne_packed *p = w->p;
+    int64_t end = at->rows + p->padded[at->segment];
+    bool before = true, behind = true;
+    for (int i = 0; i < w->pieces.count; i++) {
+        before = before && end <= w->pieces.at[i].start;
+        behind = behind && at->rows >= w->pieces.at[i].start + w->pieces.at[i].size;
+    }
+    return p->ncuts == 1 && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR && (before || behind);
+}
+
 static lierne_status walk_segment(walker *w, place *at) {
     const lierne_packed *p = w->p;
     lierne_span chunks[2];
+    if (passes(w, at)) {
+        at->rows += p->padded[at->segment];
+        return LIERNE_OK;
+    }
     int n = find_chunks(w, at->segment, chunks);
     int64_t own = chunks[0].size + (n > 1 ? chunks[1].size : 0), before = 0;
     bool strided = p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR && own > 0;
@@ -166,6 +183,13 @@ static void find_tokens(const lierne_packed *p, const run *r, int64_t *from, int
     }
 }
 
+/* The padding of a run whose tokens are *from to *to. */
+static lierne_status push_padding(lierne_span_list *list, const run *r, int64_t from, int64_t to) {
+    LIERNE_TRY(push_rows(list, 0, from - r->offset, r->row, r->step, false));
+    return push_rows(list, 0, r->offset + r->size - to, r->row + (to - r->offset) * r->step,
+                     r->step, false);
+}
+
 static lierne_status visit_tokens(walker *w, const run *r) {
     const lierne_packed *p = w->p;
     int64_t from, to;
@@ -176,15 +200,14 @@ static lierne_status visit_tokens(walker *w, const run *r) {
         row = w->full ? w->tokens + token : w->tokens;
         w->tokens += w->full ? 0 : to - from;
     }
+    LIERNE_TRY(w->padding ? push_padding(w->padding, r, from, to) : LIERNE_OK);
     return push_rows(w->list, p->cu[r->segment] + token, to - from, row, r->step, true);
 }
 
 static lierne_status visit_padding(walker *w, const run *r) {
     int64_t from, to;
     find_tokens(w->p, r, &from, &to);
-    LIERNE_TRY(push_rows(w->list, 0, from - r->offset, r->row, r->step, false));
-    return push_rows(w->list, 0, r->offset + r->size - to, r->row + (to - r->offset) * r->step,
-                     r->step, false);
+    return push_padding(w->list, r, from, to);
 }
 
 /* Moves a span down in a heap of n, whose greatest is at its top. */
@@ -213,16 +236,22 @@ static void sort_spans(lierne_span *at, size_t n) {
     }
 }
 
-lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *layout,
-                                   const lierne_cell *cell) {
+lierne_status lierne_packed_spans(lierne_span_list *list, lierne_span_list *padding,
+                                  const lierne_layout *layout, const lierne_cell *cell) {
     walker w = begin_walk(layout, cell);
     w.visit = visit_tokens;
     w.list = list;
+    w.padding = w.p->store == LIERNE_PACKING_STORE_PADDED ? padding : NULL;
     LIERNE_TRY(walk(&w));
     if (!w.p->ascending) {
         sort_spans(list->at, list->count);
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *layout,
+                                   const lierne_cell *cell) {
+    return lierne_packed_spans(list, NULL, layout, cell);
 }
 
 lierne_status lierne_packed_padding(lierne_span_list *list, const lierne_layout *layout,

@@ -32,6 +32,11 @@ typedef struct lierne_packed {
     int64_t *rows;
 } lierne_packed;
 
+/* a / b of numbers that are not negative: most lengths fit 32 bits, which divide much faster. */
+static inline int64_t lierne_quotient(int64_t a, int64_t b) {
+    return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
 /* Takes the packing of a spec whose grid the layout has, if there is one, and checks all but
  * what a SHARD_ZIGZAG needs. */
 lierne_status lierne_packing_create(lierne_layout *layout, const lierne_layout_spec *spec);
@@ -58,6 +63,9 @@ int64_t lierne_packed_share(const lierne_packed *packed, int64_t length, int c);
  * buffer, with start 0. The lists are empty before. */
 lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *layout,
                                    const lierne_cell *cell);
+/* Both in one walk; padding may be NULL. */
+lierne_status lierne_packed_spans(lierne_span_list *list, lierne_span_list *padding,
+                                  const lierne_layout *layout, const lierne_cell *cell);
 lierne_status lierne_packed_padding(lierne_span_list *list, const lierne_layout *layout,
                                     const lierne_cell *cell);
 /* Rows of the packed axis in the buffer of a cell's members. */

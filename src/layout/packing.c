@@ -87,7 +87,8 @@ static lierne_status take_length(lierne_packed *p, const lierne_packing *packing
     const int64_t *cu = packing->cu_seqlens_padded;
     int64_t align = packing->align ? packing->align : 1;
     if (!cu) {
-        return lierne_mul_i64(need / align + (need % align > 0), align, &p->padded[i])
+        int64_t n = lierne_quotient(need, align);
+        return lierne_mul_i64(n + (n * align < need), align, &p->padded[i])
                    ? LIERNE_OK
                    : LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "segment %lld padded to align %lld",
                                  (long long)i, (long long)align);
@@ -122,10 +123,16 @@ static lierne_status take_lengths(lierne_packed *p, const lierne_packing *packin
 }
 
 static lierne_status take_order(lierne_packed *p, const int64_t *order) {
-    memset(p->spare, 0, (size_t)p->n * sizeof *p->spare);
     p->ascending = true;
+    for (int64_t k = 0; !order && k < p->n; k++) {
+        p->order[k] = k;
+    }
+    if (!order) {
+        return LIERNE_OK;
+    }
+    memset(p->spare, 0, (size_t)p->n * sizeof *p->spare);
     for (int64_t k = 0; k < p->n; k++) {
-        int64_t i = order ? order[k] : k;
+        int64_t i = order[k];
         if (i < 0 || i >= p->n) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "order[%lld] is %lld, must be in 0 to %lld",
                                (long long)k, (long long)i, (long long)p->n - 1);
@@ -204,7 +211,7 @@ static lierne_status check_zigzag(const lierne_packed *p) {
     int64_t chunks = 2 * (int64_t)p->ncuts;
     for (int64_t i = 0, end = 0; p->zigzag && p->ncuts > 1 && i < p->n; i++) {
         end += p->padded[i];
-        if (p->padded[i] % chunks != 0) {
+        if (lierne_quotient(p->padded[i], chunks) * chunks != p->padded[i]) {
             return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                                "cu_seqlens_padded[%lld] is %lld: segment %lld is padded to %lld, "
                                "must be divisible by %lld for a zigzag over %d",
@@ -242,7 +249,7 @@ static void count_rows(lierne_packed *p) {
     for (int64_t i = 0; i < p->n; i++) {
         int64_t *rows = &p->rows[p->owner[i] * width];
         if (p->zigzag || p->ncuts == 1) {
-            rows[0] += p->padded[i] / p->ncuts;
+            rows[0] += lierne_quotient(p->padded[i], p->ncuts);
         } else {
             add_shares(p, p->padded[i], rows);
         }

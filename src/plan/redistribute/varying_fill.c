@@ -25,9 +25,9 @@ static void list_pieces(lierne_span_list *list, const lierne_layout *layout, int
 static void list_zeros(lierne_varying_plan *v, int side, const lierne_layout *layout) {
     lierne_varying_side *own = &v->sides[side];
     if (v->joined && side == 1) {
+        own->zeros.count = 0;
         return;
     }
-    (void)lierne_packed_padding(&own->zeros, layout, &own->cell);
     if (layout->packed->padding == LIERNE_PADDING_KEEP) {
         for (size_t i = 0; i < own->zeros.count; i++) {
             own->kept += own->zeros.at[i].size;
@@ -49,7 +49,8 @@ static void list_spans(lierne_varying_plan *v, int side) {
         return;
     }
     if (lierne_is_packed(layout, v->axis)) {
-        (void)lierne_packed_tokens(v->joined ? &own->own : &own->tokens, layout, &own->cell);
+        (void)lierne_packed_spans(v->joined ? &own->own : &own->tokens, &own->zeros, layout,
+                                  &own->cell);
         list_zeros(v, side, layout);
     } else {
         list_pieces(&own->tokens, layout, v->axis, &own->cell);
@@ -125,10 +126,30 @@ static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messa
                 if (link->peer == v->rank) {
                     lierne_varying_add_copy(v, d, copies, &piece, &h->columns.at[c]);
                 } else {
-                    lierne_varying_add_block(&messages->at[link->message],
-                                             lierne_varying_piece_block(v, side, from, &piece,
-                                                                        &h->columns.at[c]));
+                    lierne_varying_add_piece(v, side, from, &messages->at[link->message], &piece,
+                                             &h->columns.at[c]);
                 }
+            }
+        }
+    }
+}
+
+/* Blocks that the forward's other half has. Copies are the receives' own. */
+static void take_half(lierne_varying_plan *v, bool receives, lierne_messages *messages,
+                      const lierne_messages *same, lierne_ops *copies) {
+    const lierne_varying_half *h = &v->ways[1].halves[receives];
+    const lierne_cut_pieces *pieces = &v->sides[!receives].pieces;
+    for (size_t m = 0; m < messages->count; m++) {
+        messages->at[m].blocks = same->at[m].blocks;
+        messages->at[m].elements = same->at[m].elements;
+    }
+    for (size_t i = 0; receives && i < pieces->count; i++) {
+        const lierne_cut_piece *found = &pieces->at[i];
+        for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
+            const lierne_varying_link *link = &h->links.at[k];
+            for (size_t c = link->first_column;
+                 link->peer == v->rank && c < link->first_column + link->ncolumns; c++) {
+                lierne_varying_add_copy(v, 1, copies, &found->piece, &h->columns.at[c]);
             }
         }
     }
@@ -144,14 +165,12 @@ static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
         const lierne_box *box = &own->columns.at[c];
         for (size_t i = 0; i < own->tokens.count; i++) {
             plan_side->owned.at[plan_side->owned.count++] =
-                lierne_varying_block(v, side, own->tokens.at[i].local, own->tokens.at[i].size,
-                                     box->local, box->size);
+                lierne_varying_rows(v, side, own->tokens.at[i].local, own->tokens.at[i].size, box);
         }
         for (size_t i = 0; i < own->zeros.count; i++) {
-            lierne_block block = lierne_varying_block(v, side, own->zeros.at[i].local,
-                                                      own->zeros.at[i].size, box->local, box->size);
+            const lierne_block block =
+                lierne_varying_rows(v, side, own->zeros.at[i].local, own->zeros.at[i].size, box);
             plan_side->owned.at[plan_side->owned.count++] = block;
-            lierne_blocks_join((lierne_block *const[]){&block}, 1);
             copies->at[copies->count++] =
                 (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, block)};
         }
@@ -169,7 +188,8 @@ static int64_t count_elements(const lierne_varying_plan *v, int side) {
     return v->sides[side].holds ? n : 0;
 }
 
-static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side) {
+static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side,
+                     const lierne_stage *forward) {
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
     lierne_route *route = plan_side->route;
     lierne_stage *stage = &route->stages.at[0];
@@ -180,13 +200,21 @@ static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side)
         plan_side->out[a] = v->sides[!from].shape[a];
     }
     stage->copies.count = stage->sums.count = 0;
-    deal_blocks(v, &v->ways[d].halves[0], from, &stage->sends);
-    deal_blocks(v, &v->ways[d].halves[1], !from, &stage->recvs);
-    fill_half(v, d, false, &stage->sends, NULL);
-    if (v->ways[d].lands) {
-        lierne_varying_land(v, d, stage);
+    if (v->ways[d].halves[0].same) {
+        take_half(v, false, &stage->sends, &forward->recvs, NULL);
     } else {
-        fill_half(v, d, true, &stage->recvs, &stage->copies);
+        deal_blocks(v, &v->ways[d].halves[0], from, &stage->sends);
+        fill_half(v, d, false, &stage->sends, NULL);
+    }
+    if (v->ways[d].halves[1].same) {
+        take_half(v, true, &stage->recvs, &forward->sends, &stage->copies);
+    } else {
+        deal_blocks(v, &v->ways[d].halves[1], !from, &stage->recvs);
+        if (v->ways[d].lands) {
+            lierne_varying_land(v, d, stage);
+        } else {
+            fill_half(v, d, true, &stage->recvs, &stage->copies);
+        }
     }
     fill_output(v, !from, &stage->copies, plan_side);
     plan_side->min_elements = 0;
@@ -224,7 +252,7 @@ void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2
         }
     }
     for (int d = 0; d < 2; d++) {
-        fill_way(v, d, sides[d]);
+        fill_way(v, d, sides[d], &sides[0]->route->stages.at[0]);
     }
     stamp(v);
 }

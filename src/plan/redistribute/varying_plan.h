@@ -40,6 +40,7 @@ typedef struct lierne_varying_half {
     size_t most;          /* boxes that a piece is multiplied by */
     lierne_block *blocks; /* of all messages; of receives, the targets of copies are apart */
     size_t *next;         /* of each message */
+    bool same;            /* the messages of the other direction's other half have these blocks */
     int64_t *covered;     /* sends of rows that repeat: of each part, the end of what was sent */
     /* Of sums. Of each column, elements of a row in the columns of the part before it; of the most
      * columns, elements of a row. */
@@ -70,6 +71,7 @@ typedef struct lierne_varying_side {
     lierne_cut_pieces pieces; /* of tokens */
     size_t most_spans, most_pieces;
     int64_t shape[LIERNE_MAX_AXES];
+    int64_t width; /* elements of a row of the buffer */
 } lierne_varying_side;
 
 /* A description: layouts whose packings have space for max_segments. */
@@ -135,6 +137,13 @@ lierne_block lierne_varying_block(const lierne_varying_plan *v, int side, int64_
 lierne_block lierne_varying_piece_block(const lierne_varying_plan *v, int side, int from,
                                         const lierne_token_piece *piece,
                                         const lierne_overlap *column);
+/* Rows of a side, of a box of columns, joined. */
+lierne_block lierne_varying_rows(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
+                                 const lierne_box *box);
+/* That block at the end of a message. */
+void lierne_varying_add_piece(const lierne_varying_plan *v, int side, int from,
+                              lierne_message *message, const lierne_token_piece *piece,
+                              const lierne_overlap *column);
 void lierne_varying_add_block(lierne_message *message, lierne_block block);
 void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
                              const lierne_token_piece *piece, const lierne_overlap *column);

@@ -258,7 +258,12 @@ static lierne_status find_columns(lierne_varying_plan *v, int side) {
     if (!own->holds) {
         return LIERNE_OK;
     }
-    return lierne_tokens_cell_columns(&own->columns, own->shape, v->axis, layout, &own->cell);
+    LIERNE_TRY(lierne_tokens_cell_columns(&own->columns, own->shape, v->axis, layout, &own->cell));
+    own->width = 1;
+    for (int a = 0; a < layout->naxes; a++) {
+        own->width *= a == v->axis ? 1 : own->shape[a];
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status build_side(lierne_varying_plan *v, int side) {
@@ -273,13 +278,61 @@ static lierne_status build_side(lierne_varying_plan *v, int side) {
     return lierne_alloc_unset(&own->pieces.at, own->most_pieces, sizeof *own->pieces.at);
 }
 
+/* The next link of a part to another rank, from k on. */
+static size_t skip_own(const lierne_varying_plan *v, const lierne_varying_half *h, size_t k,
+                       size_t end) {
+    while (k < end && h->links.at[k].peer == v->rank) {
+        k++;
+    }
+    return k;
+}
+
+/* Whether two links have the same blocks on this rank, as sends and as receives. */
+static bool same_link(const lierne_varying_plan *v, const lierne_varying_half *sends,
+                      const lierne_varying_link *a, const lierne_varying_half *receives,
+                      const lierne_varying_link *b) {
+    bool same = a->peer == b->peer && a->message == b->message && a->ncolumns == b->ncolumns;
+    for (size_t c = 0; same && c < a->ncolumns; c++) {
+        const lierne_overlap *x = &sends->columns.at[a->first_column + c],
+                             *y = &receives->columns.at[b->first_column + c];
+        for (int axis = 0; axis < v->states[0].layouts[0]->naxes; axis++) {
+            same = same && (axis == v->axis || (x->size[axis] == y->size[axis] &&
+                                                x->local_a[axis] == y->local_b[axis]));
+        }
+    }
+    return same;
+}
+
+/* Where nothing is replicated, what one direction sends the other one receives, by the same
+ * blocks: they are filled in once. */
+static void compare_halves(lierne_varying_plan *v, int side) {
+    lierne_varying_half *sends = &v->ways[side].halves[0], *receives = &v->ways[!side].halves[1];
+    size_t nparts = v->states[0].locators[!side].nparts;
+    bool same = v->sides[side].holds && !v->rules.repeat && v->partials == 1;
+    for (size_t part = 0; same && part < nparts; part++) {
+        size_t i = sends->first[part], k = receives->first[part];
+        size_t ends = sends->first[part + 1], endr = receives->first[part + 1];
+        for (i = skip_own(v, sends, i, ends), k = skip_own(v, receives, k, endr);
+             same && i < ends && k < endr;
+             i = skip_own(v, sends, i + 1, ends), k = skip_own(v, receives, k + 1, endr)) {
+            same = same_link(v, sends, &sends->links.at[i], receives, &receives->links.at[k]);
+        }
+        same = same && i == ends && k == endr;
+    }
+    /* Of either side, the half of the adjoint takes those of the forward. */
+    (side == 0 ? receives : sends)->same = same;
+}
+
 lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
                                            lierne_planner *p) {
     LIERNE_TRY(build_side(v, 0));
     LIERNE_TRY(build_side(v, 1));
     LIERNE_TRY(lierne_varying_spare_create(v));
     LIERNE_TRY(build_way(v, p, 0, &parts->side[0]));
-    return build_way(v, p, 1, &parts->side[1]);
+    LIERNE_TRY(build_way(v, p, 1, &parts->side[1]));
+    compare_halves(v, 0);
+    compare_halves(v, 1);
+    return LIERNE_OK;
 }
 
 static void destroy_half(lierne_varying_half *h) {
