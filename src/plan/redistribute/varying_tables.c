@@ -287,11 +287,12 @@ static size_t skip_own(const lierne_varying_plan *v, const lierne_varying_half *
     return k;
 }
 
-/* Whether two links have the same blocks on this rank, as sends and as receives. */
+/* Whether two links have the same blocks on this rank, as sends and as receives, whoever the peers
+ * are. */
 static bool same_link(const lierne_varying_plan *v, const lierne_varying_half *sends,
                       const lierne_varying_link *a, const lierne_varying_half *receives,
                       const lierne_varying_link *b) {
-    bool same = a->peer == b->peer && a->message == b->message && a->ncolumns == b->ncolumns;
+    bool same = a->message == b->message && a->ncolumns == b->ncolumns;
     for (size_t c = 0; same && c < a->ncolumns; c++) {
         const lierne_overlap *x = &sends->columns.at[a->first_column + c],
                              *y = &receives->columns.at[b->first_column + c];
