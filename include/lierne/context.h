@@ -121,19 +121,19 @@ LIERNE_API lierne_status lierne_context_dealloc(lierne_context *context, void *m
  * waits for the others until the timeout, and then destroys the context alone and returns OK. A
  * rank of the same node that waits for this one afterwards gets PEER_FAILED at once; messages that
  * were sent to it before still arrive. Buffers that were borrowed when it died stay borrowed
- * (above). NULL is allowed. Errors: INVALID (plans, groups, windows or memory made from it are
- * alive: see lierne_context_destroy_all; or it belongs to a simulated world); nothing is destroyed
- * then. */
+ * (above). NULL is allowed. Errors: INVALID (plans, samples, exchanges of segments, groups, windows
+ * or memory made from it are alive: see lierne_context_destroy_all; or it belongs to a simulated
+ * world); nothing is destroyed then. */
 LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
 /* Destroys a context and everything alive that was made from it: runs, coalesced plans, plans,
- * groups, windows and memory, the newest first. Their handles are invalid afterwards; grids,
- * layouts and bricks stay. Memory of a dead context with borrowed buffers stays until the process
- * ends. Collective as lierne_context_destroy, lierne_group_destroy and lierne_window_destroy. NULL
- * is allowed. Errors: INVALID (it belongs to a simulated world: use lierne_sim_destroy_all) and
- * BUSY (a request is in flight and the context is not dead): nothing is destroyed. TIMEOUT,
- * PEER_FAILED and TRANSPORT of lierne_group_destroy and lierne_window_destroy: everything is
- * destroyed. */
+ * samples, exchanges of segments, groups, windows and memory, the newest first. Their handles are
+ * invalid afterwards; grids, layouts and bricks stay. Memory of a dead context with borrowed
+ * buffers stays until the process ends. Collective as lierne_context_destroy, lierne_group_destroy
+ * and lierne_window_destroy. NULL is allowed. Errors: INVALID (it belongs to a simulated world: use
+ * lierne_sim_destroy_all) and BUSY (a request is in flight and the context is not dead): nothing is
+ * destroyed. TIMEOUT, PEER_FAILED and TRANSPORT of lierne_group_destroy and lierne_window_destroy:
+ * everything is destroyed. */
 LIERNE_API lierne_status lierne_context_destroy_all(lierne_context *context);
 
 /* Kills a context and tells the other ranks why. Call it on a rank that cannot make the calls that

@@ -113,8 +113,8 @@ LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne
 
 /* The planner that created the plan: "redistribute", "set", "bridge", "megatron", "graph",
  * "references" (flattened plans too), "halo" (restricted plans too), "all_gather",
- * "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "barrier", "transposed", "composed".
- * Static storage; NULL for NULL. Not collective. */
+ * "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "barrier", "packed_bridge",
+ * "transposed", "composed". Static storage; NULL for NULL. Not collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
 
 /* The kind of memory of the plan's buffers: "host" or "cuda". Static storage; NULL for NULL. Not
@@ -203,7 +203,8 @@ LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const 
  * input of second, and, where rows have gaps between them (stride above width), the same shape. The
  * new plan is the caller's and independent of both; it reports no lower bound (min_bytes 0), and
  * has an adjoint if both have one. Errors: INVALID (NULL, another context, dtype or size, a plan
- * that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
+ * that accumulates, one that reads what the one before it leaves as it was, as a packed bridge
+ * leaves text rows and LIERNE_PADDING_KEEP leaves padding), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
 

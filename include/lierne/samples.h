@@ -99,7 +99,7 @@ typedef struct lierne_assignment lierne_assignment;
  * COUNT_RANGE (a cost, rows or segments below 0; an item of 2^31 rows or more: names the item and
  * its home), OVERFLOW (the costs sum up to more than 2^60), INFEASIBLE (no assignment keeps the
  * caps, or none was found that does: names the item, its home and the cap), UNSUPPORTED (CONTIGUOUS
- * with min_items above 1), NO_MEMORY. */
+ * with min_items above 1, or with equal_items and two items or more per rank), NO_MEMORY. */
 LIERNE_API lierne_status lierne_assignment_create(lierne_assignment **out,
                                                   const lierne_items *items, const int64_t *counts,
                                                   int nranks, const lierne_balance_spec *spec);

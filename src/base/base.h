@@ -96,8 +96,10 @@ LIERNE_PRIVATE void lierne_mem_free(void *ptr);
  * take: reads spec into out, a struct of size bytes: what the caller does not have is zero, and
  * what the library does not know must be. name appears in messages ("spec"); take_at names the rank
  * too. out is zero on failure. give: writes from, a struct of size bytes, into the caller's as far
- * as it goes, and zero into what the library does not know; the caller's size stays. Errors:
- * INVALID (NULL, a size that no version has, an unknown field that is not zero). */
+ * as it goes, and zero into what the library does not know; the caller's size stays. read_size: the
+ * size that the caller's struct has. Errors: INVALID (NULL, a size that no version has, an unknown
+ * field that is not zero). */
+lierne_status lierne_spec_read_size(size_t *given, const void *spec, size_t size, const char *name);
 lierne_status lierne_spec_take(void *out, size_t size, const void *spec, const char *name);
 lierne_status lierne_spec_take_at(void *out, size_t size, const void *spec, int rank);
 lierne_status lierne_spec_give(void *to, const void *from, size_t size, const char *name);

@@ -10,8 +10,8 @@
 
 #define MOST 4096 /* bytes of a spec of any version */
 
-/* *given: the size that the caller's struct has. */
-static lierne_status read_size(size_t *given, const void *spec, size_t size, const char *name) {
+lierne_status lierne_spec_read_size(size_t *given, const void *spec, size_t size,
+                                    const char *name) {
     if (!spec) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", name);
     }
@@ -29,7 +29,7 @@ lierne_status lierne_spec_take(void *out, size_t size, const void *spec, const c
     const unsigned char *bytes = spec;
     size_t given = 0;
     memset(out, 0, size);
-    LIERNE_TRY(read_size(&given, spec, size, name));
+    LIERNE_TRY(lierne_spec_read_size(&given, spec, size, name));
     for (size_t i = size; i < given; i++) {
         if (bytes[i]) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID,
@@ -51,7 +51,7 @@ lierne_status lierne_spec_take_at(void *out, size_t size, const void *spec, int 
 
 lierne_status lierne_spec_give(void *to, const void *from, size_t size, const char *name) {
     size_t given = 0;
-    LIERNE_TRY(read_size(&given, to, size, name));
+    LIERNE_TRY(lierne_spec_read_size(&given, to, size, name));
     size_t known = given < size ? given : size;
     memcpy((char *)to + sizeof given, (const char *)from + sizeof given, known - sizeof given);
     memset((char *)to + known, 0, given - known);

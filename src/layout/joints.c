@@ -46,10 +46,12 @@ static lierne_status take_run(lierne_joint *joint, int64_t i, const lierne_image
                               const lierne_packed *images, const lierne_packed *segments) {
     LIERNE_TRY(check_field(i, "image", run->image, 0, images->n - 1));
     LIERNE_TRY(check_field(i, "segment", run->segment, 0, segments->n - 1));
-    LIERNE_TRY(check_field(i, "row", run->row, 0, INT64_MAX));
-    LIERNE_TRY(check_field(i, "position", run->position, 0, INT64_MAX));
-    int64_t rows = images->cu[run->image + 1] - images->cu[run->image] - run->row;
-    int64_t tokens = segments->cu[run->segment + 1] - segments->cu[run->segment] - run->position;
+    int64_t rows = images->cu[run->image + 1] - images->cu[run->image];
+    int64_t tokens = segments->cu[run->segment + 1] - segments->cu[run->segment];
+    LIERNE_TRY(check_field(i, "row", run->row, 0, rows - 1));
+    LIERNE_TRY(check_field(i, "position", run->position, 0, tokens - 1));
+    rows -= run->row;
+    tokens -= run->position;
     LIERNE_TRY(check_field(i, "length", run->length, 1, rows < tokens ? rows : tokens));
     *joint = (lierne_joint){.size = run->length,
                             .segment = {run->image, run->segment},

@@ -70,6 +70,15 @@ static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
     LIERNE_TRY(
         lierne_route_append(side->route, b, to_out, (const int64_t[]){between, 0, scratch_b}));
     LIERNE_TRY(lierne_route_keep_lists(side->route));
+    if ((first->partial || first->untouched > 0) &&
+        lierne_route_check(side->route, NULL, 0) != LIERNE_OK) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: one plan leaves elements of its output as they are, and the "
+                           "other reads them",
+                           a->rank);
+    }
+    side->untouched = second->untouched;
+    side->partial = second->partial;
     copy_shape(side, first, second);
     return copy_owned(side, second);
 }
@@ -94,6 +103,7 @@ static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *f
     LIERNE_TRY(lierne_route_keep_lists(side->route));
     copy_shape(side, from, from);
     side->untouched = from->untouched;
+    side->partial = from->partial;
     return copy_owned(side, from);
 }
 

@@ -21,6 +21,7 @@ typedef struct lierne_plan_side {
     int64_t balanced_ns;
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
     int64_t untouched; /* elements of out that are padding and not written: see lierne_padding */
+    bool partial;      /* writes some elements of out and leaves the others as they are */
     bool shared;       /* the plan owns out */
     const lierne_varying *varying; /* where blocks change: see varying.h; else NULL */
     LIERNE_VEC(int) sharers;       /* ranks that share it, ascending; none: this one alone */

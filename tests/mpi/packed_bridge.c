@@ -196,6 +196,21 @@ static void reject_own(const exchanges *x, int culprit) {
     own.nsegments = test_rank == culprit ? SAMPLES + 1 : 1;
     test_same_error(lierne_segments_gather(&all, x->segments, &own), LIERNE_ERR_CAPACITY,
                     "more segments than fit");
+    own.nsegments = 1;
+    all.size = test_rank == culprit ? 3 : sizeof all;
+    test_same_error(lierne_segments_gather(&all, x->segments, &own), LIERNE_ERR_INVALID,
+                    "no size of a struct");
+}
+
+/* A context destroys what it still has. */
+static void destroy_with_context(void) {
+    size_t before = lierne_mem_live();
+    lierne_context *context = test_context(PATIENT);
+    exchanges x;
+    create_exchanges(&x, context);
+    CHECK(lierne_context_destroy(context) == LIERNE_ERR_INVALID, "exchanges are alive");
+    CHECK_OK(lierne_context_destroy_all(context));
+    CHECK(lierne_mem_live() == before, "%zu allocations are left", lierne_mem_live() - before);
 }
 
 static int count_ranks(bool mine) {
@@ -253,6 +268,7 @@ int main(int argc, char **argv) {
     lierne_grid *grid = NULL;
     CHECK(lierne_grid_create(&grid, &spec) == LIERNE_OK, "%s", lierne_last_error());
     run(grid, false);
+    destroy_with_context();
     if (test_world > 1) {
         run(grid, true);
     }

@@ -104,6 +104,49 @@ static void reject(bridge_spec *b, lierne_status wanted, const char *words) {
     open_spec(b);
 }
 
+/* Rows of which no memory could have the bytes, of a caller that means "no limit". */
+Test(packed_bridge, capacities_beyond_all_memory_are_rejected) {
+    static const int64_t most[] = {INT64_MAX, (int64_t)1 << 61, (int64_t)1 << 58};
+    bridge_spec b;
+    open_spec(&b);
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        for (int repeat = 0; repeat < 2; repeat++) {
+            b.spec.max_segments = 4;
+            b.spec.max_runs = 4;
+            b.spec.max_rows = most[i];
+            b.spec.allow_repeat = repeat;
+            reject(&b, LIERNE_ERR_NO_MEMORY, "");
+        }
+    }
+}
+
+/* A plan that reads text rows cannot follow: no call of the bridge writes them. */
+Test(packed_bridge, nothing_reads_what_it_leaves_as_it_was) {
+    bridge_spec b;
+    lierne_sim *sim;
+    lierne_plan *bridges[WORLD], *composed;
+    lierne_grid *grid = create_grid();
+    open_spec(&b);
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+    plan_all(&b, sim, bridges, LIERNE_OK, "");
+    b.plain = 2;
+    lierne_layout *from = layout_of(&b, 1, grid);
+    b.plain = 0;
+    lierne_layout *packed = layout_of(&b, 1, grid);
+    for (int r = 0; r < WORLD; r++) {
+        const lierne_redistribute_spec spec = {.size = sizeof spec, .src = packed, .dst = from};
+        lierne_plan *moves;
+        assert_ok(lierne_plan_create_redistribute(&moves, lierne_sim_get_context(sim, r), &spec));
+        assert_error(lierne_plan_create_composed(&composed, bridges[r], moves), LIERNE_ERR_INVALID,
+                     "leaves elements of its output as they are");
+        cr_assert_null(composed);
+    }
+    lierne_layout_destroy(from);
+    lierne_layout_destroy(packed);
+    lierne_grid_destroy(grid);
+    assert_ok(lierne_sim_destroy_all(sim));
+}
+
 Test(packed_bridge, specs_that_are_rejected) {
     const lierne_status invalid = LIERNE_ERR_INVALID;
     size_t live = lierne_mem_live();
@@ -139,7 +182,8 @@ Test(packed_bridge, runs_that_are_rejected) {
     b.runs[0].length = 0, reject(&b, range, "runs[0].length is 0, must be in 1 to 3");
     b.runs[0].length = 4, reject(&b, range, "runs[0].length is 4, must be in 1 to 3");
     b.runs[1].position = 6, reject(&b, range, "runs[1].length is 2, must be in 1 to 1");
-    b.runs[0].row = INT64_MAX, reject(&b, range, "runs[0].length");
+    b.runs[0].row = INT64_MAX,
+    reject(&b, range, "runs[0].row is 9223372036854775807, must be in 0 to 2");
     b.spec.nruns = 3, reject(&b, LIERNE_ERR_COUNT, "runs[2]: of its 2 rows of image 0");
     b.spec.nruns = 1, reject(&b, LIERNE_ERR_COUNT, "runs deliver 3 of 5 image rows");
     b.runs[1] = (lierne_image_run){1, 0, 0, 3, 2};

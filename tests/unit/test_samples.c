@@ -335,7 +335,7 @@ Test(samples, errors_name_what_is_wrong) {
         {few_places, LIERNE_ERR_INFEASIBLE, "item 3 of rank 1 has no space: there are 6 items"},
         {few_items, LIERNE_ERR_INFEASIBLE, "there are 6 items, and min_items is 3 on 3 ranks"},
         {few_rows, LIERNE_ERR_INFEASIBLE, "item 5 of rank 2 has no space: the items up to it"},
-        {contiguous_least, LIERNE_ERR_UNSUPPORTED, "min_items is 2, and mode CONTIGUOUS takes"},
+        {contiguous_least, LIERNE_ERR_UNSUPPORTED, "every rank must get 2 items"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         input in = {.counts = {2, 2, 2},

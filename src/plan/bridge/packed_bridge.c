@@ -205,6 +205,7 @@ static lierne_status plan_bridge(lierne_plan_parts *parts, const lierne_context 
                            "routing is BALANCED, and rows go to several tokens: must be AUTO or "
                            "DIRECT");
     }
+    parts->side[LIERNE_DIRECTION_FORWARD].partial = true;
     return spec->max_segments > 0 || s->joints.repeats ? plan_tables(parts, context, spec, &rules)
                                                        : plan_layouts(parts, context, spec, s);
 }

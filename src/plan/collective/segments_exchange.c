@@ -32,10 +32,12 @@ typedef enum fault_field {
     LEAD,
     PADDED,
     RUN_SEGMENT,
-    RUN_IMAGE
+    RUN_IMAGE,
+    ALL
 } fault_field;
 
 struct lierne_segments_exchange {
+    lierne_dependent dependent;
     lierne_context *context;
     lierne_plan *plan; /* or NULL: control messages */
     int64_t max_segments;
@@ -126,6 +128,20 @@ static lierne_status create_plan(lierne_segments_exchange *x) {
     return lierne_plan_create_all_gather(&x->plan, x->context, &spec);
 }
 
+/* Gathering is blocking. */
+static bool is_busy(const lierne_dependent *dependent) {
+    (void)dependent;
+    return false;
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_segments_exchange *x = (lierne_segments_exchange *)dependent;
+    x->context->nplans -= lierne_context_remove_dependent(x->context, dependent);
+    lierne_status status = lierne_plan_destroy(x->plan);
+    free_exchange(x);
+    return status;
+}
+
 lierne_status lierne_segments_exchange_create(lierne_segments_exchange **out,
                                               lierne_context *context,
                                               const lierne_segments_exchange_spec *spec) {
@@ -150,18 +166,19 @@ lierne_status lierne_segments_exchange_create(lierne_segments_exchange **out,
         }
         return status;
     }
+    if (x->plan) {
+        lierne_plan_own(x->plan);
+    }
+    x->dependent = (lierne_dependent){.busy = is_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &x->dependent);
+    context->nplans++;
     *out = x;
     return LIERNE_OK;
 }
 
 lierne_status lierne_segments_exchange_destroy(lierne_segments_exchange *x) {
     LIERNE_PUBLIC_CALL();
-    if (!x) {
-        return LIERNE_OK;
-    }
-    lierne_status status = lierne_plan_destroy(x->plan);
-    free_exchange(x);
-    return status;
+    return x ? destroy_dependent(&x->dependent) : LIERNE_OK;
 }
 
 /* ---- a rank's block ---- */
@@ -294,7 +311,8 @@ static field_text text_of(const lierne_segments_exchange *x, fault_field field) 
                                 [LEAD] = {"lead", true, 0, MOST_ROWS},
                                 [PADDED] = {"padded", true, 0, -1},
                                 [RUN_SEGMENT] = {"segment of runs", true, 0, -1},
-                                [RUN_IMAGE] = {"image of runs", true, 0, -1}};
+                                [RUN_IMAGE] = {"image of runs", true, 0, -1},
+                                [ALL] = {"all->size", false, 0, -1}};
     return texts[field];
 }
 
@@ -308,6 +326,9 @@ static lierne_status report_fault(const lierne_segments_exchange *x, size_t i) {
     }
     snprintf(bound, sizeof bound, "in %lld to %lld", (long long)text.least, (long long)text.most);
     switch ((fault_field)head[FIELD]) {
+    case ALL:
+        return LIERNE_FAIL((lierne_status)head[STATUS], "rank %d: all->size is %lld, must be %zu",
+                           rank, (long long)head[VALUE], sizeof(lierne_gathered_segments));
     case OWN:
         return LIERNE_FAIL((lierne_status)head[STATUS], "rank %d: own is NULL, or of another size",
                            rank);
@@ -387,10 +408,15 @@ lierne_status lierne_segments_gather(lierne_gathered_segments *out, lierne_segme
                                      const lierne_own_segments *own) {
     LIERNE_PUBLIC_CALL();
     lierne_gathered_segments all;
+    size_t given = 0;
     LIERNE_TRY(lierne_check_set(out, "all"));
     LIERNE_TRY(lierne_check_set(x, "exchange"));
     LIERNE_TRY(lierne_context_alive(x->context));
-    put_block(x, own);
+    if (lierne_spec_read_size(&given, out, sizeof all, "all") == LIERNE_OK) {
+        put_block(x, own);
+    } else {
+        (void)fault(x->own, LIERNE_ERR_INVALID, ALL, 0, (int64_t)given);
+    }
     LIERNE_TRY(x->plan ? lierne_plan_forward(x->plan, x->blocks, x->own, NULL)
                        : exchange_messages(x));
     LIERNE_TRY(check_blocks(x));

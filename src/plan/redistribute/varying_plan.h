@@ -152,6 +152,10 @@ void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
  * way and what is done with them. */
 lierne_status lierne_varying_spare_create(lierne_varying_plan *v);
 void lierne_varying_spare_destroy(lierne_varying_plan *v);
+/* Elements of max_rows rows: their bytes, of sends, receives and scratch together, fit an int64_t.
+ * Errors: NO_MEMORY. */
+lierne_status lierne_varying_count(int64_t *elements, const lierne_varying_plan *v,
+                                   int64_t row_elements);
 lierne_status lierne_varying_sums_create(lierne_varying_plan *v, int d);
 void lierne_varying_sort_pieces(lierne_varying_plan *v, int side);
 void lierne_varying_land(lierne_varying_plan *v, int d, lierne_stage *stage);

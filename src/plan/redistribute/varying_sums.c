@@ -74,7 +74,8 @@ lierne_status lierne_varying_sums_create(lierne_varying_plan *v, int d) {
         return LIERNE_OK;
     }
     LIERNE_TRY(find_widths(v, h, v->states[0].locators[!to].nparts));
-    way->engine.scratch = v->max_rows * (to == 1 ? row_elements(v, own->shape) : h->width);
+    LIERNE_TRY(lierne_varying_count(&way->engine.scratch, v,
+                                    to == 1 ? row_elements(v, own->shape) : h->width));
     LIERNE_TRY(lierne_alloc_unset(&way->sums, n, sizeof *way->sums));
     return lierne_alloc_unset(&way->terms, n, sizeof *way->terms);
 }

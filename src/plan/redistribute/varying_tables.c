@@ -141,6 +141,17 @@ static int64_t column_elements(const lierne_varying_half *h, const lierne_varyin
     return n;
 }
 
+lierne_status lierne_varying_count(int64_t *elements, const lierne_varying_plan *v,
+                                   int64_t row_elements) {
+    const int64_t most = (int64_t)1 << 57;
+    if (lierne_mul_i64(row_elements, v->max_rows, elements) && *elements <= most) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
+                       "max_rows is %lld, of %lld elements each, must be at most %lld in all",
+                       (long long)v->max_rows, (long long)row_elements, (long long)most);
+}
+
 /* The most boxes, and elements of a row, that any part has. */
 static int64_t find_most(lierne_varying_half *h, size_t nparts) {
     int64_t most = 0;
@@ -165,7 +176,7 @@ static lierne_status build_half(builder *u, lierne_messages *messages, int64_t *
     }
     LIERNE_TRY(link_parts(u));
     LIERNE_TRY(number_messages(u, messages));
-    *elements = find_most(u->half, other_locator(u)->nparts) * u->v->max_rows;
+    LIERNE_TRY(lierne_varying_count(elements, u->v, find_most(u->half, other_locator(u)->nparts)));
     if (u->v->rules.repeat && !u->receives && u->own == 0) {
         LIERNE_TRY(
             lierne_alloc(&u->half->covered, other_locator(u)->nparts, sizeof *u->half->covered));

@@ -37,7 +37,8 @@ lierne_status lierne_balance_contiguous(int32_t *rank, const lierne_balance_task
     int64_t low = 0, high = task->total_cost;
     if (task->min_items > 1) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "min_items is %lld, and mode CONTIGUOUS takes 0 and 1",
+                           "every rank must get %lld items (min_items or equal_items), and mode "
+                           "CONTIGUOUS takes 0 and 1",
                            (long long)task->min_items);
     }
     int64_t left = cut(NULL, task, high);
