@@ -69,7 +69,12 @@ def packed():
             y.backward(values(other, 3, POISON)[:, None])
             same(x.grad, values(mine, 3))
             same(move.back(y.detach()), values(mine))
-        y = move(x.detach()[:0].new_zeros(len(mine), 1, HIDDEN).requires_grad_())
+        y = move(x).mul_(2)  # a result is no view
+        raises(lierne.errors.CapacityError, "max_segments", lambda: move.update(params([1] * 17, multiple)))
+        y.backward(values(other, 1, POISON)[:, None])
+        same(x.grad, values(mine, 5), "an update that was rejected changes nothing")
+        raises(ValueError, "the plan needs", lambda: move(x[:, :, :2]))
+        y = move(x.detach().requires_grad_())
         move.update(params([4], multiple))
         raises(RuntimeError, "call backward before update", lambda: y.sum().backward())
         raises(lierne.errors.CapacityError, "max_segments", lambda: move.update(params([1] * 17, multiple)))
@@ -111,8 +116,8 @@ def packed_bridge():
                                            torch.float64, max_segments=32, max_rows=128, max_runs=64)
         for seed in range(4):
             lengths, owner, ids, images, image_owner = draw(seed)
-            bridge.update(params(lengths, 4), boundaries(images), image_owner, owner, input_ids=torch.tensor(ids),
-                          image_id=IMAGE)
+            bridge.update(params(lengths, 4), boundaries(images), torch.tensor(image_owner), owner,
+                          input_ids=torch.tensor(ids), image_id=IMAGE)
             rows = np.flatnonzero(ids == IMAGE)  # the token of each image row
             first = np.cumsum([0, *images])
             mine = np.concatenate([np.arange(0)] + [np.arange(first[i], first[i + 1])
@@ -133,8 +138,31 @@ def packed_bridge():
             same(x.grad, values(rows[mine], 2), "each row's gradient once")
             same(text.grad, values(own, 2, POISON).masked_fill(torch.from_numpy(is_image)[:, None], 0))
             same(bridge(x.detach()), values(np.where(is_image, own, -1)), "zeros without into")
+            same(bridge(x.detach(), into=text.detach()[:, None]), expected, "embeddings [rows, 1, hidden]")
+            raises(TypeError, "that of the plan", lambda: bridge(x.detach(), into=text.detach().float()))
+            raises(ValueError, "into has shape", lambda: bridge(x.detach(), into=text.detach()[:1, :2]))
         raises(lierne.errors.CountError, "rows", lambda: bridge.update(
             params(lengths, 4), boundaries([*images, 1]), [*image_owner, 0], owner, input_ids=ids, image_id=IMAGE))
+
+
+@test
+def other_descriptions():
+    """Ranks that disagree get an error, and never each other's rows: from the call, or where the context
+    checks, from the update."""
+    lengths = [8, 16] if dist.get_rank() == 1 else [16, 8]
+    for options in {"over": "node", "timeout": 5}, {"over": "distributed", "check": True}:
+        with lierne.torch.context(**options) as context:
+            move = lierne.torch.Packed(context, lierne.Grid({"cp": CP}), "cp", "contiguous", (None, HIDDEN),
+                                       torch.float64, max_segments=16, max_rows=128)
+            if options.get("check"):
+                raises(lierne.errors.MismatchError, "", lambda: move.update(params(lengths, 2 * CP)))
+                continue
+            move.update(params(lengths, 2 * CP))
+            try:
+                move(values(zigzag_rows(lengths, 2 * CP, CP, dist.get_rank())))
+                assert dist.get_rank() != 1, "rank 1 has another description than all others"
+            except lierne.Error:
+                pass
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 """Samples of lierne.torch on 4 ranks of torchrun, over both ways to move data, and the drop-ins."""
+import time
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -135,6 +137,40 @@ def verl_partitions():
     # What verl's own rejects: counts that do not divide, and fewer items than parts.
     assert [len(p) for p in get_seqlen_balanced_partitions([5, 4, 3, 2, 1], 2, True)] in ([2, 3], [3, 2])
     assert sorted(map(len, get_seqlen_balanced_partitions([5], 2, False))) == [0, 1]
+
+
+@test
+def images_and_video_in_one_step():
+    """Both are in flight before the backward; video needs more than the capacity so far."""
+    rank = dist.get_rank()
+    for context in contexts():
+        balance, inputs, total = EncoderDataBalance(spatial_merge_unit=1, context=context), [], 0
+        for kind, times in ("image", 1), ("video", 40):
+            own = [times * n for n in lengths_of(rank, 1)]
+            x = rows_of([(10 * rank + j, n) for j, n in enumerate(own)], 2, torch.float32).requires_grad_()
+            grids = torch.tensor([[1, 2, n // 2] for n in own], dtype=torch.int64).reshape(-1, 3)
+            hidden, _ = balance.data_bridge(2 * balance.balance_data(x, grids, kind)[0], None, True, kind)
+            same(hidden, 2 * x.detach(), kind)
+            hidden *= 3  # a result is no view
+            inputs.append(x)
+            total = total + hidden.sum()
+        total.backward()
+        for x in inputs:
+            same(x.grad, torch.full_like(x, 6))
+
+
+@test
+def bad_numbers_of_one_rank():
+    rank = dist.get_rank()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(1, torch.float64)], [(1, torch.float64)], max_items=4, max_rows=64)
+        start = time.monotonic()
+        raises(lierne.errors.InvalidError if rank != 1 else ValueError, "rank 1" if rank != 1 else "rows has 2 entries",
+               lambda: samples.update([1], torch.tensor([2, 3] if rank == 1 else [2])))
+        assert time.monotonic() - start < 30, "before the deadline"
+        samples.update([1], torch.tensor([2]))
+        own = torch.full((2, 1), 5. + rank, dtype=torch.float64)
+        same(samples.ret(samples.dispatch(own)), own, "the context lives")
 
 
 if __name__ == "__main__":

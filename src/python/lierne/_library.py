@@ -165,6 +165,6 @@ def numbers(cname, name, value):
 
 def sized(what, values, count):
     """The values, None among them, if they are `count`: the C library reads so many."""
-    if values is not None and np.size(values) != count:
-        raise ValueError(f"{what} has {np.size(values)} entries, must have {count}")
+    if values is not None and np.asarray(values).size != count:  # np.size() of a tensor is its method
+        raise ValueError(f"{what} has {np.asarray(values).size} entries, must have {count}")
     return values

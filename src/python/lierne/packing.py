@@ -7,6 +7,8 @@ microbatch (lierne/packing.h is the manual).
     plan = lierne.Redistribute(context, zigzag, whole, max_segments=4096, max_rows=65536)
     plan.update(next_packing, next_packing)      # every microbatch, on each rank alone
 """
+import zlib
+
 import numpy as np
 
 from lierne._library import Spec, call, ffi, lib, sized
@@ -111,3 +113,13 @@ def update_segments(plan, src, dst, images=None, runs=None):
     update = Spec("lierne_segments_update", segments=described._segments, src=src and src._packing,
                   dst=dst and dst._packing, **fields)
     plan.context._call(lib.lierne_plan_update_segments, plan._alive(), update.at)
+    packings = [packing._packing for packing in (src, dst) if packing]
+    plan.described = _checksum([packing.at.align for packing in packings], update, described._segments, *packings,
+                               *([] if images is None else [images._segments]))
+
+
+def _checksum(numbers, *specs):
+    """A number of a description, equal where all its numbers are."""
+    kept = [entry for spec in specs for entry in spec.kept if not isinstance(entry, Spec)]
+    parts = [entry.tobytes() if isinstance(entry, np.ndarray) else bytes(ffi.buffer(entry)) for entry in kept]
+    return zlib.crc32(repr([numbers, *map(zlib.crc32, parts)]).encode())

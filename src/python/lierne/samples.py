@@ -14,7 +14,7 @@ import dataclasses
 import numpy as np
 
 from lierne._arrays import dtype_number
-from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, sized
+from lierne._library import Error, Spec, call, ffi, handle, lib, make, not_copied, sized
 from lierne.plan import Plan
 
 _MODES = {"shed": lib.LIERNE_BALANCE_SHED, "lpt": lib.LIERNE_BALANCE_LPT, "kk": lib.LIERNE_BALANCE_KK,
@@ -183,11 +183,24 @@ class Samples:
         options say how they are assigned, as for Assignment, the same on all ranks; destination, None for
         home, is a dict of the same for where results go. On any rank's error every rank raises it, and
         the old routing stays."""
-        items, nitems = _items(costs, self._costs, rows, segments, returned_rows)
-        balance = self._balance(nitems, mode, **options)
-        to = ffi.NULL if destination is None else self._balance(nitems, **destination)
+        try:
+            items, nitems = _items(costs, self._costs, rows, segments, returned_rows)
+            balance = self._balance(nitems, mode, **options)
+            to = ffi.NULL if destination is None else self._balance(nitems, **destination)
+        except (TypeError, ValueError, OverflowError) as error:
+            self._reject(error)
         self.context._call(lib.lierne_samples_update, self._alive(), items.at, balance.at,
                            to.at if destination is not None else to)
+
+    def _reject(self, error):
+        """Raises an error of this rank's arguments, after the call that the others wait in: they get
+        INVALID from it."""
+        items = Spec("lierne_items", nitems=0, ncosts=self._costs)
+        items.at.size = 0
+        try:
+            self.context._call(lib.lierne_samples_update, self._alive(), items.at, self._balance(0).at, ffi.NULL)
+        except Error:
+            raise error from None
 
     def _move(self, plans, direction, data):
         if len(data) != len(plans):

@@ -139,7 +139,7 @@ class Operation:
         self.routed = context is None or getattr(context, "routed", False)
         self._shares, self._version = _shares_forward(plan, self.routed), None
         self.group = getattr(context, "group", group)
-        self._tag = _tag_of(plan, context)
+        self._tag = self._first_tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
         self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
@@ -168,6 +168,9 @@ class Operation:
     def updated(self):
         """Forgets shapes and routes: to be called after the plan was updated."""
         self._shapes, self._programs = {}, {}
+        described = getattr(self.plan, "described", None)
+        if described is not None:  # messages of another description are never taken for these
+            self._tag = zlib.crc32(repr((self._first_tag, described)).encode()) >> 2 << 1
 
     def _start(self, tensor, adjoint):
         """Begins to execute; returns a _Started."""

@@ -74,29 +74,28 @@ class EncoderDataBalance:
         self._options = {"mode": mode, **options}
         self._samples, self._capacity = {}, [1, 1]  # items, rows of a rank
 
-    def _make(self, tensors):
+    def _make(self, tensors, data_type):
         """The Samples of these tensors with the capacity of now; collective where there are none yet."""
-        if tensors not in self._samples:
+        key = data_type, tensors
+        if key not in self._samples:
             pixels, grids = tensors[:2]
             items, rows = self._capacity
-            self._samples[tensors] = Samples(
+            self._samples[key] = Samples(
                 self.context, [pixels, (*grids, "segments")], tensors[2:], max_items=items, max_rows=rows,
                 max_inflight=1)
-        return self._samples[tensors]
+        return self._samples[key]
 
     def _grow(self, items, rows):
         """After an update that all ranks rejected: what they need now, and space for more."""
-        for samples in self._samples.values():
-            samples.close()
-        self._samples = {}
+        self._samples = {}  # not closed: a backward that is still to come keeps its own
         needs = [largest(self.context, items), largest(self.context, rows)]
         grown = [max(have, 2 * need) for have, need in zip(self._capacity, needs)]
         self._capacity = grown if grown != self._capacity else [grown[0], 2 * grown[1]]
 
-    def _update(self, tensors, grid_thw):
+    def _update(self, tensors, grid_thw, data_type):
         lengths = grid_thw.prod(dim=1).cpu().numpy()
         while True:
-            samples = self._make(tensors)
+            samples = self._make(tensors, data_type)
             try:
                 samples.update(lengths * lengths, lengths, returned_rows=lengths // self.merge_down_ratio,
                                **self._options)
@@ -110,7 +109,7 @@ class EncoderDataBalance:
         product is the number of patches. Collective."""
         tensors = ((tuple(pixel_values.shape[1:]), pixel_values.dtype), ((3,), grid_thw.dtype))
         self._last = {**getattr(self, "_last", {}), data_type: (tensors, grid_thw)}
-        samples = self._update(tensors, grid_thw)
+        samples = self._update(tensors, grid_thw, data_type)
         return samples.dispatch(pixel_values, grid_thw)
 
     def data_bridge(self, hidden_state, deepstack_feature_lists=None, require_grad=True, data_type="image"):
@@ -125,6 +124,6 @@ class EncoderDataBalance:
         """Results have widths that are not known before: plans of their own, of the same assignment."""
         tensors, grid_thw = self._last[data_type]
         returned = tuple((tuple(feature.shape[1:]), feature.dtype) for feature in features)
-        samples = self._update((*tensors, *returned), grid_thw)
+        samples = self._update((*tensors, *returned), grid_thw, data_type)
         results = samples.ret(*features)
         return results if isinstance(results, tuple) else (results,)

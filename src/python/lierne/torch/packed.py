@@ -11,11 +11,13 @@
     bridge.update(packed_seq_params, images=cu_image_rows, image_owner=owner, input_ids=ids, image_id=151655)
     embeddings = bridge(image_rows, into=text_embeddings)
 """
+import math
+
 import numpy as np
 import torch
 
 import lierne
-from lierne.torch import Operation, grid
+from lierne.torch import Operation, checked, grid
 
 
 def _field(params, name):
@@ -71,24 +73,30 @@ class Packed:
     def update(self, params, **options):
         """The segments of the next microbatch: an object like PackedSeqParams (packing_of), or a Packing."""
         packing = params if isinstance(params, lierne.Packing) else packing_of(params, **options)
-        self.version += 1
         for plan, move in zip(self._plans, self._moves):
-            plan.update(packing, packing)
+            plan.update(packing, packing)  # both take it, or the first one rejects it
             move.updated()
+        self.version += 1
 
     def __call__(self, x):
         """x of the zigzag cut in the other one. All ranks call."""
-        return _Versioned.apply(x, self, 0)
+        return self._apply(x, 0)
 
     def back(self, y):
         """y of the other cut in the zigzag one. All ranks call."""
-        return _Versioned.apply(y, self, 1)
+        return self._apply(y, 1)
 
-    def _move(self, tensor, which, adjoint):
-        rows = tensor.reshape(tensor.shape[0], *self._rest)
-        move = self._moves[which]
-        moved = move.adjoint(rows) if adjoint else move(rows)
+    def _apply(self, tensor, which):
+        """Shapes outside the Function: a view from inside may not be changed in place."""
+        checked(tensor)
+        shape = self._moves[which].shapes()[0]
+        if tensor.numel() != math.prod(shape) or len(tensor) != shape[0]:
+            raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs {tuple(shape)} on this rank")
+        moved = _Versioned.apply(tensor.reshape(shape), self, which)
         return moved.reshape(moved.shape[0], *tensor.shape[1:])
+
+    def _move(self, rows, which, adjoint):
+        return self._moves[which].adjoint(rows) if adjoint else self._moves[which](rows)
 
 
 class _Versioned(torch.autograd.Function):
@@ -164,10 +172,20 @@ class PackedBridge:
     def __call__(self, rows, into=None):
         """The output of this rank: image rows where runs name tokens, elsewhere the rows of `into` (None:
         zeros). Differentiable in both. All ranks call."""
-        moved = _Versioned.apply(rows, self, 0)
+        shape = self._operation.shapes()[0]
+        if shape == (0, 0) and tuple(checked(rows).shape) == (0, self._hidden):
+            rows = rows.reshape(shape)  # a rank outside of the encoder's grid
+        moved = _Versioned.apply(checked(rows), self, 0)
+        moved = moved.reshape(moved.shape[0], self._hidden)
         if into is None:
             return moved
-        return torch.where(self.mask.to(moved.device)[:, None], moved, into)
+        if checked(into).shape[:1] + into.shape[-1:] != moved.shape or into.numel() != moved.numel():
+            raise ValueError(f"into has shape {tuple(into.shape)}, must have {tuple(moved.shape)} on this rank")
+        if into.dtype != moved.dtype:
+            raise TypeError(f"into has dtype {into.dtype}, must have that of the plan, {moved.dtype}")
+        moved = moved.reshape(into.shape)
+        mask = self.mask.to(moved.device).reshape(-1, *[1] * (into.ndim - 1))
+        return torch.where(mask, moved, into)
 
     def _move(self, tensor, _, adjoint):
         return self._operation.adjoint(tensor) if adjoint else self._operation(tensor)

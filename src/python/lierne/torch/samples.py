@@ -16,22 +16,20 @@ from lierne.torch import Operation, checked
 __all__ = ["Samples"]
 
 
-class _OfStep(torch.autograd.Function):
-    """A result as it is; its backward comes before the samples are updated, because theirs is the routing of
-    the last update."""
+def _of_step(result, samples):
+    """A result whose backward comes before the samples are updated, because theirs is the routing of the last
+    update. A hook, and no Function of its own: its result would be a view, which nobody may change in place."""
+    step = samples.step
 
-    @staticmethod
-    def forward(ctx, tensor, samples):
-        ctx.samples, ctx.step = samples, samples.step
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        if ctx.samples.step != ctx.step:
-            raise RuntimeError(f"backward of step {ctx.step} of samples that were updated since then (step "
-                               f"{ctx.samples.step}): call backward before the next update, or have one "
+    def check(_):
+        if samples.step != step:
+            raise RuntimeError(f"backward of step {step} of samples that were updated since then (step "
+                               f"{samples.step}): call backward before the next update, or have one "
                                "Samples per microbatch in flight")
-        return gradient, None
+
+    if result.requires_grad:
+        result.register_hook(check)
+    return result
 
 
 class Samples:
@@ -71,7 +69,7 @@ class Samples:
             flat = tensor.reshape(tensor.shape[0], math.prod(self._rows[i]))
             works.append(self._operations[i].begin(flat))
         results = [work.wait() for work in works]
-        results = tuple(_OfStep.apply(result, self).reshape(-1, *rows)
+        results = tuple(_of_step(result, self).reshape(-1, *rows)
                         for result, rows in zip(results, self._rows[first:last]))
         return results[0] if len(results) == 1 else results
 
