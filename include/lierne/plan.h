@@ -204,7 +204,8 @@ LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const 
  * new plan is the caller's and independent of both; it reports no lower bound (min_bytes 0), and
  * has an adjoint if both have one. Errors: INVALID (NULL, another context, dtype or size, a plan
  * that accumulates, one that reads what the one before it leaves as it was, as a packed bridge
- * leaves text rows and LIERNE_PADDING_KEEP leaves padding), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
+ * leaves text rows and LIERNE_PADDING_KEEP leaves padding), NO_MEMORY, MISMATCH, TIMEOUT,
+ * PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
 

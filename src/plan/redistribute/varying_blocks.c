@@ -116,3 +116,14 @@ void lierne_varying_add_block(lierne_message *message, lierne_block block) {
         message->blocks.at[message->blocks.count++] = block;
     }
 }
+
+lierne_status lierne_varying_count(int64_t *elements, const lierne_varying_plan *v,
+                                   int64_t row_elements) {
+    const int64_t most = (int64_t)1 << 57;
+    if (lierne_mul_i64(row_elements, v->max_rows, elements) && *elements <= most) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
+                       "max_rows is %lld, of %lld elements each, must be at most %lld in all",
+                       (long long)v->max_rows, (long long)row_elements, (long long)most);
+}

@@ -141,17 +141,6 @@ static int64_t column_elements(const lierne_varying_half *h, const lierne_varyin
     return n;
 }
 
-lierne_status lierne_varying_count(int64_t *elements, const lierne_varying_plan *v,
-                                   int64_t row_elements) {
-    const int64_t most = (int64_t)1 << 57;
-    if (lierne_mul_i64(row_elements, v->max_rows, elements) && *elements <= most) {
-        return LIERNE_OK;
-    }
-    return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
-                       "max_rows is %lld, of %lld elements each, must be at most %lld in all",
-                       (long long)v->max_rows, (long long)row_elements, (long long)most);
-}
-
 /* The most boxes, and elements of a row, that any part has. */
 static int64_t find_most(lierne_varying_half *h, size_t nparts) {
     int64_t most = 0;
