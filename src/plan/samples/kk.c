@@ -78,7 +78,9 @@ static lierne_status grow_state(const kk *k, state *s, int n) {
         s->capacity = 2 * s->capacity > n ? 2 * s->capacity : n;
         LIERNE_TRY(
             lierne_balance_take(k->task->memory, &s->sets, (size_t)s->capacity, sizeof *s->sets));
-        memcpy(s->sets, sets, (size_t)s->count * sizeof *sets);
+        if (sets) {
+            memcpy(s->sets, sets, (size_t)s->count * sizeof *sets);
+        }
     }
     memset(s->sets + s->count, 0, (size_t)(n - s->count) * sizeof *sets);
     return LIERNE_OK;
