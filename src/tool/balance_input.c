@@ -122,15 +122,6 @@ static uint64_t draw_equal(uint64_t *x) {
     return 1024;
 }
 
-static const struct lengths {
-    const char *name;
-    uint64_t (*draw)(uint64_t *x);
-} kinds[] = {{"bell", draw_bell},
-             {"bimodal", draw_bimodal},
-             {"octave", draw_octave},
-             {"uniform", draw_uniform},
-             {"equal", draw_equal}};
-
 /* The place of a text of an object in a list that ends with NULL; the first one without the key,
  * -1: another text. */
 static int find_word(const cJSON *object, const char *key, const char *const *words) {
@@ -148,6 +139,8 @@ static int draw_items(balance_table *t, char **argv, const char *path, const cJS
     static const char *const costs[] = {"rows", "square", "mixed", NULL};
     static const char *const homes[] = {"even", "front", NULL};
     static const char *const lengths[] = {"bell", "bimodal", "octave", "uniform", "equal", NULL};
+    static uint64_t (*const draws[])(uint64_t * x) = {draw_bell, draw_bimodal, draw_octave,
+                                                      draw_uniform, draw_equal};
     int kind = find_word(formula, "lengths", lengths), cost = find_word(formula, "cost", costs);
     int home = find_word(formula, "home", homes);
     const cJSON *given = cJSON_GetObjectItemCaseSensitive(formula, "seed");
@@ -165,7 +158,7 @@ static int draw_items(balance_table *t, char **argv, const char *path, const cJS
     }
     uint64_t x = (uint64_t)seed;
     for (int64_t j = 0; j < n; j++) {
-        int64_t rows = (int64_t)kinds[kind].draw(&x);
+        int64_t rows = (int64_t)draws[kind](&x);
         int64_t rank = home ? (int64_t)((__int128)j * j * t->nranks / n / n) : j * t->nranks / n;
         int64_t by[] = {rows, rows * rows, 24576 * rows + rows * rows};
         if (!add_entry(t, rank, by[cost], rows)) {

@@ -3,6 +3,7 @@
  * another run than the rest, of equal length: at least one rank gets MISMATCH, and a rank that gets
  * OK has the rows of its own description. What is wrong on one rank alone is the same error on
  * all. */
+#include "layouts.h"
 #include "mpi/common.h"
 
 #include <stdlib.h>
@@ -67,20 +68,11 @@ static void describe(const exchanges *x, description *d, int round) {
 }
 
 static lierne_layout *layout_of(const lierne_grid *grid, const description *d, bool dst) {
-    const lierne_segments *segments = dst ? &d->tokens : &d->rows;
-    const int64_t shape[2] = {segments->cu_seqlens[segments->nsegments], WIDTH};
-    const lierne_placement placement = {.kind = dst ? LIERNE_PLACEMENT_SEGMENT_ZIGZAG
-                                                    : LIERNE_PLACEMENT_SHARD_SEGMENTS};
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = 2,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_I64,
-                                     .placements = &placement,
-                                     .segments = segments,
-                                     .packing = dst ? &d->dst : &d->src};
-    lierne_layout *layout = NULL;
-    CHECK(lierne_layout_create(&layout, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_layout *layout =
+        layout_packed(grid, dst ? &d->tokens : &d->rows, dst ? &d->dst : &d->src,
+                      dst ? LIERNE_PLACEMENT_SEGMENT_ZIGZAG : LIERNE_PLACEMENT_SHARD_SEGMENTS,
+                      WIDTH);
+    CHECK(layout != NULL, "%s", lierne_last_error());
     return layout;
 }
 

@@ -2,6 +2,7 @@
  * others than the rest, or forgets an update: at least one rank gets MISMATCH, a rank that gets OK
  * has the rows of its own description, and nobody waits for long. Where contexts check calls, all
  * ranks get the same MISMATCH from the update, and go on with the segments that they had. */
+#include "layouts.h"
 #include "mpi/common.h"
 
 enum { SEGMENTS = 6, MOST_ROWS = 4096, WIDTH = 3, ROUNDS = 5 };
@@ -38,19 +39,11 @@ static void describe(description *d, int round, fault k) {
 }
 
 static lierne_layout *layout_of(const lierne_grid *grid, const description *d, bool dst) {
-    const int64_t shape[2] = {d->cu[SEGMENTS], WIDTH};
-    const lierne_placement placement = {.kind = dst ? LIERNE_PLACEMENT_SHARD_SEGMENTS
-                                                    : LIERNE_PLACEMENT_SEGMENT_ZIGZAG};
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = 2,
-                                     .shape = shape,
-                                     .dtype = LIERNE_DTYPE_I64,
-                                     .placements = &placement,
-                                     .segments = &d->segments,
-                                     .packing = dst ? &d->dst : &d->src};
-    lierne_layout *layout = NULL;
-    CHECK(lierne_layout_create(&layout, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_layout *layout =
+        layout_packed(grid, &d->segments, dst ? &d->dst : &d->src,
+                      dst ? LIERNE_PLACEMENT_SHARD_SEGMENTS : LIERNE_PLACEMENT_SEGMENT_ZIGZAG,
+                      WIDTH);
+    CHECK(layout != NULL, "%s", lierne_last_error());
     return layout;
 }
 

@@ -159,8 +159,9 @@ def other_descriptions():
                 continue
             move.update(params(lengths, 2 * CP))
             try:
-                move(values(zigzag_rows(lengths, 2 * CP, CP, dist.get_rank())))
+                got = move(values(zigzag_rows(lengths, 2 * CP, CP, dist.get_rank())))
                 assert dist.get_rank() != 1, "rank 1 has another description than all others"
+                same(got, values(contiguous_rows(lengths, 2 * CP, CP, dist.get_rank())), "OK means: of mine")
             except lierne.Error:
                 pass
 

@@ -16,6 +16,24 @@ lierne_layout *layout_on(const lierne_grid *grid, lierne_dtype dtype, int naxes,
     return layout;
 }
 
+lierne_layout *layout_packed(const lierne_grid *grid, const lierne_segments *segments,
+                             const lierne_packing *packing, lierne_placement_kind kind,
+                             int64_t width) {
+    const int64_t shape[2] = {segments->cu_seqlens[segments->nsegments], width};
+    const lierne_placement placement = {.kind = kind};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_I64,
+                                     .placements = &placement,
+                                     .segments = segments,
+                                     .packing = packing};
+    lierne_layout *layout = NULL;
+    lierne_layout_create(&layout, &spec);
+    return layout;
+}
+
 lierne_layout *layout_over(const mesh *dims, int world, lierne_dtype dtype, int naxes,
                            const int64_t *shape, const lierne_placement *placements) {
     lierne_grid *grid = mesh_grid(dims, world);

@@ -13,6 +13,11 @@ lierne_layout *layout_on(const lierne_grid *grid, lierne_dtype dtype, int naxes,
 lierne_layout *layout_over(const mesh *dims, int world, lierne_dtype dtype, int naxes,
                            const int64_t *shape, const lierne_placement *placements);
 
+/* Of an i64 tensor [tokens, width], whose axis 0 is packed and cut over the one dim of the grid. */
+lierne_layout *layout_packed(const lierne_grid *grid, const lierne_segments *segments,
+                             const lierne_packing *packing, lierne_placement_kind kind,
+                             int64_t width);
+
 /* A plan between two layouts over these dims, with max_inflight requests. Collective. */
 lierne_status plan_between(lierne_plan **plan, lierne_context *context, const mesh *dims,
                            lierne_dtype dtype, int naxes, const int64_t *shape,

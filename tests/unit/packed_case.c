@@ -1,6 +1,9 @@
 /* Random packed layouts and the oracle by token: see packed_case.h. */
 #include "unit/packed_case.h"
 
+#include "unit/expect.h"
+
+#include <criterion/criterion.h>
 #include <stdlib.h>
 
 int64_t packed_draw(packed_random *random, int64_t n) { /* xorshift64* */
@@ -440,4 +443,26 @@ lierne_status packed_layout(lierne_layout **layout, const packed_side *side,
     }
     lierne_grid_destroy(grid);
     return status;
+}
+
+int64_t packed_elements(const packed_buffer *buffer) {
+    return buffer->nrows * buffer->ncolumns;
+}
+
+int64_t packed_before(int64_t rank, int64_t i) {
+    return -(1000 * (rank + 1) + i);
+}
+
+void packed_execute(lierne_plan **plans, lierne_direction d, int64_t **out, int64_t **in, int world,
+                    uint64_t seed) {
+    lierne_request *requests[PACKED_WORLD];
+    for (int r = 0; r < world; r++) {
+        cr_assert_eq((d == LIERNE_DIRECTION_ADJOINT
+                          ? lierne_plan_adjoint_begin
+                          : lierne_plan_forward_begin)(&requests[r], plans[r], out[r], in[r], NULL),
+                     LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
+    }
+    for (int r = 0; r < world; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+    }
 }

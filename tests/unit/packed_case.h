@@ -65,6 +65,13 @@ bool packed_divides(const packed_side *side, const packed_tokens *tokens);
 void packed_fill_buffer(packed_buffer *buffer, const packed_side *side, const packed_tokens *tokens,
                         int rank);
 
+/* Elements of a buffer; what an output has before a call. */
+int64_t packed_elements(const packed_buffer *buffer);
+int64_t packed_before(int64_t rank, int64_t i);
+/* A direction on all ranks of a simulated world. */
+void packed_execute(lierne_plan **plans, lierne_direction d, int64_t **out, int64_t **in, int world,
+                    uint64_t seed);
+
 /* The side as lierne has it. */
 lierne_status packed_layout(lierne_layout **layout, const packed_side *side,
                             const packed_tokens *tokens, int world);

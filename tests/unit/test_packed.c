@@ -27,54 +27,42 @@ static int64_t gradient(int64_t t, int64_t h) {
     return 7 * (t + 1) + 1000 * h + 3;
 }
 
-static int64_t before(int64_t rank, int64_t i) {
-    return -(1000 * (rank + 1) + i);
-}
-
-static int64_t elements(const packed_buffer *b) {
-    return b->nrows * b->ncolumns;
-}
-
 /* What a rank reads: forward, contribution c of n is c + 1 times the value. */
 static void fill_input(const packed_buffer *b, bool forward, int64_t *in) {
-    for (int64_t i = 0; i < elements(b); i++) {
+    for (int64_t i = 0; i < packed_elements(b); i++) {
         int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
         in[i] = t < 0 ? GARBAGE : forward ? value(t, h) * (b->contribution + 1) : gradient(t, h);
     }
 }
 
-/* What it must have written where there was before(rank, i). sums: of the contributions' factors.
+/* What it must have written where there was packed_before(rank, i). sums: of the contributions'
+ * factors.
  */
 static int64_t expected(const packed_case *c, int side, int rank, int64_t i, int64_t sums) {
     const packed_buffer *b = &c->buffers[side][rank];
     int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
     bool zero = t == PACKED_PADDING && c->sides[side].padding == LIERNE_PADDING_ZERO;
-    return t >= 0 ? (side ? value(t, h) * sums : gradient(t, h)) : zero ? 0 : before(rank, i);
+    return t >= 0 ? (side ? value(t, h) * sums : gradient(t, h))
+           : zero ? 0
+                  : packed_before(rank, i);
 }
 
 static void execute(const packed_case *c, lierne_plan **plans, lierne_direction d, uint64_t seed,
                     int64_t **out) {
-    lierne_request *requests[PACKED_WORLD];
     int64_t *in[PACKED_WORLD], n = c->buffers[0][c->sides[0].offset].contributions;
     int from = d == LIERNE_DIRECTION_ADJOINT, to = !from;
     for (int r = 0; r < c->world; r++) {
         size_t size = sizeof(int64_t);
-        in[r] = calloc((size_t)elements(&c->buffers[from][r]) + 1, size);
-        out[r] = calloc((size_t)elements(&c->buffers[to][r]) + 1, size);
+        in[r] = calloc((size_t)packed_elements(&c->buffers[from][r]) + 1, size);
+        out[r] = calloc((size_t)packed_elements(&c->buffers[to][r]) + 1, size);
         fill_input(&c->buffers[from][r], !from, in[r]);
-        for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
-            out[r][i] = before(r, i);
+        for (int64_t i = 0; i < packed_elements(&c->buffers[to][r]); i++) {
+            out[r][i] = packed_before(r, i);
         }
-        cr_assert_eq((from
-                          ? lierne_plan_adjoint_begin
-                          : lierne_plan_forward_begin)(&requests[r], plans[r], out[r], in[r], NULL),
-                     LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
     }
+    packed_execute(plans, d, out, in, c->world, seed);
     for (int r = 0; r < c->world; r++) {
-        assert_ok(lierne_request_end(requests[r]));
-    }
-    for (int r = 0; r < c->world; r++) {
-        for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
+        for (int64_t i = 0; i < packed_elements(&c->buffers[to][r]); i++) {
             int64_t wanted = expected(c, to, r, i, n * (n + 1) / 2);
             cr_assert_eq(out[r][i], wanted,
                          "seed %d, rank %d, direction %d: element %d is %lld, must be %lld",
@@ -95,7 +83,7 @@ static void expect_owners(const packed_case *c, int side, uint64_t seed) {
     }
     for (int r = 0; r < c->world; r++) {
         const packed_buffer *b = &c->buffers[side][r];
-        for (int64_t i = 0; i < elements(b); i++) {
+        for (int64_t i = 0; i < packed_elements(b); i++) {
             int64_t t = b->rows[i / b->ncolumns];
             count[t < 0 ? tokens * width : t * width + b->first_column + i % b->ncolumns]++;
         }
@@ -121,7 +109,7 @@ static void expect_bytes(const packed_case *c, lierne_plan **plans, uint64_t see
         const packed_buffer *b = &c->buffers[1][r];
         lierne_report report = {.size = sizeof report};
         int64_t wanted = 0;
-        for (int64_t i = 0; i < elements(b); i++) {
+        for (int64_t i = 0; i < packed_elements(b); i++) {
             int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
             wanted += t >= 0 && !has(&c->buffers[0][r], t, h);
         }
@@ -138,7 +126,7 @@ static int64_t dot(const packed_case *c, int side, int64_t **out) {
     bool *seen = calloc((size_t)(tokens * width) + 1, sizeof *seen);
     for (int r = 0; r < c->world; r++) {
         const packed_buffer *b = &c->buffers[side][r];
-        for (int64_t i = 0; i < elements(b); i++) {
+        for (int64_t i = 0; i < packed_elements(b); i++) {
             int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns;
             if (t >= 0 && !seen[t * width + h]) {
                 seen[t * width + h] = true;

@@ -149,14 +149,6 @@ static int64_t gradient(int64_t token, int64_t h) {
     return 7 * (token + 1) * (token + 2) + 1000 * h + 3;
 }
 
-static int64_t before(int64_t rank, int64_t i) {
-    return -(1000 * (rank + 1) + i);
-}
-
-static int64_t elements(const packed_buffer *b) {
-    return b->nrows * b->ncolumns;
-}
-
 /* Whether a row of side 0 or a token is named. */
 static bool is_named(const bridge_case *c, int side, int64_t t) {
     bool named = side == 1 && t >= 0 && c->row[t] >= 0;
@@ -178,11 +170,11 @@ static int64_t expected(const bridge_case *c, int side, int rank, int64_t i) {
     int64_t t = b->rows[i / b->ncolumns], h = b->first_column + i % b->ncolumns, sum = 0;
     int64_t n = c->buffers[1][c->sides[1].offset].contributions;
     if (side == 1) {
-        return is_named(c, 1, t) ? value(c->row[t], h) : before(rank, i);
+        return is_named(c, 1, t) ? value(c->row[t], h) : packed_before(rank, i);
     }
     if (t < 0) {
         bool zero = t == PACKED_PADDING && c->sides[0].padding == LIERNE_PADDING_ZERO;
-        return zero ? 0 : before(rank, i);
+        return zero ? 0 : packed_before(rank, i);
     }
     for (int64_t token = 0; token < MOST_TOKENS; token++) {
         sum += c->row[token] == t ? gradient(token, h) * (n * (n + 1) / 2) : 0;
@@ -191,28 +183,21 @@ static int64_t expected(const bridge_case *c, int side, int rank, int64_t i) {
 }
 
 static void execute(const bridge_case *c, lierne_plan **plans, lierne_direction d, uint64_t seed) {
-    lierne_request *requests[PACKED_WORLD];
     int64_t *in[PACKED_WORLD], *out[PACKED_WORLD];
     int from = d == LIERNE_DIRECTION_ADJOINT, to = !from;
     for (int r = 0; r < c->world; r++) {
-        in[r] = calloc((size_t)elements(&c->buffers[from][r]) + 1, sizeof *in[r]);
-        out[r] = calloc((size_t)elements(&c->buffers[to][r]) + 1, sizeof *out[r]);
-        for (int64_t i = 0; i < elements(&c->buffers[from][r]); i++) {
+        in[r] = calloc((size_t)packed_elements(&c->buffers[from][r]) + 1, sizeof *in[r]);
+        out[r] = calloc((size_t)packed_elements(&c->buffers[to][r]) + 1, sizeof *out[r]);
+        for (int64_t i = 0; i < packed_elements(&c->buffers[from][r]); i++) {
             in[r][i] = input(c, from, &c->buffers[from][r], i);
         }
-        for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
-            out[r][i] = before(r, i);
+        for (int64_t i = 0; i < packed_elements(&c->buffers[to][r]); i++) {
+            out[r][i] = packed_before(r, i);
         }
-        cr_assert_eq((from
-                          ? lierne_plan_adjoint_begin
-                          : lierne_plan_forward_begin)(&requests[r], plans[r], out[r], in[r], NULL),
-                     LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
     }
+    packed_execute(plans, d, out, in, c->world, seed);
     for (int r = 0; r < c->world; r++) {
-        assert_ok(lierne_request_end(requests[r]));
-    }
-    for (int r = 0; r < c->world; r++) {
-        for (int64_t i = 0; i < elements(&c->buffers[to][r]); i++) {
+        for (int64_t i = 0; i < packed_elements(&c->buffers[to][r]); i++) {
             int64_t wanted = expected(c, to, r, i);
             cr_assert_eq(out[r][i], wanted,
                          "seed %d, rank %d, direction %d: element %d is %lld, must be %lld",

@@ -2,16 +2,23 @@
  */
 #include "plan/redistribute/varying_plan.h"
 
-lierne_block lierne_varying_block(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
-                                  const int64_t *local, const int64_t *size) {
-    const lierne_varying_side *own = &v->sides[side];
+lierne_block lierne_varying_box(const lierne_varying_plan *v, const int64_t *shape, int64_t most,
+                                int64_t row, int64_t rows, const int64_t *local,
+                                const int64_t *size) {
     int naxes = v->states[0].layouts[0]->naxes;
-    int64_t at[LIERNE_MAX_AXES], n[LIERNE_MAX_AXES];
+    int64_t of[LIERNE_MAX_AXES], at[LIERNE_MAX_AXES], n[LIERNE_MAX_AXES];
     for (int a = 0; a < naxes; a++) {
+        of[a] = a == v->axis ? most : shape[a];
         at[a] = a == v->axis ? row : local[a];
         n[a] = a == v->axis ? rows : size[a];
     }
-    return lierne_block_box(naxes, own->shape, at, n);
+    return lierne_block_box(naxes, of, at, n);
+}
+
+lierne_block lierne_varying_block(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
+                                  const int64_t *local, const int64_t *size) {
+    const int64_t *shape = v->sides[side].shape;
+    return lierne_varying_box(v, shape, shape[v->axis], row, rows, local, size);
 }
 
 lierne_block lierne_varying_piece_block(const lierne_varying_plan *v, int side, int from,

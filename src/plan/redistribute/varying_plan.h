@@ -130,6 +130,10 @@ void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2
 /* CAPACITY if a buffer of some rank has more than max_rows, or its rows go to more tokens. */
 lierne_status lierne_varying_check_rows(const lierne_varying_plan *v, lierne_varying_state *state);
 
+/* Rows of the axis, and a box of the other axes, of a tensor of this shape but with `most` rows. */
+lierne_block lierne_varying_box(const lierne_varying_plan *v, const int64_t *shape, int64_t most,
+                                int64_t row, int64_t rows, const int64_t *local,
+                                const int64_t *size);
 /* The block of a side's buffer: rows of the axis, and a box of the other axes. */
 lierne_block lierne_varying_block(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
                                   const int64_t *local, const int64_t *size);

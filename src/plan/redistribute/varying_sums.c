@@ -104,14 +104,8 @@ void lierne_varying_sort_pieces(lierne_varying_plan *v, int side) {
 /* Rows of what landed, in a buffer like the output but of max_rows. */
 static lierne_block landed_block(const lierne_varying_plan *v, int64_t row, int64_t rows,
                                  const lierne_overlap *column) {
-    int naxes = v->states[0].layouts[0]->naxes;
-    int64_t shape[LIERNE_MAX_AXES], at[LIERNE_MAX_AXES], n[LIERNE_MAX_AXES];
-    for (int a = 0; a < naxes; a++) {
-        shape[a] = a == v->axis ? v->max_rows : v->sides[1].shape[a];
-        at[a] = a == v->axis ? row : column->local_b[a];
-        n[a] = a == v->axis ? rows : column->size[a];
-    }
-    return lierne_block_box(naxes, shape, at, n);
+    return lierne_varying_box(v, v->sides[1].shape, v->max_rows, row, rows, column->local_b,
+                              column->size);
 }
 
 static void add_landed_copy(lierne_varying_plan *v, lierne_ops *sums,
@@ -202,14 +196,8 @@ static lierne_place term_of(const lierne_varying_plan *v, size_t i, const lierne
                                lierne_varying_block(v, 1, found->piece.local[1] + into, rows,
                                                     column->local_a, column->size));
     }
-    int naxes = v->states[0].layouts[0]->naxes;
-    int64_t shape[LIERNE_MAX_AXES], at[LIERNE_MAX_AXES], n[LIERNE_MAX_AXES];
-    for (int a = 0; a < naxes; a++) {
-        shape[a] = a == v->axis ? found->piece.size : column->size[a];
-        at[a] = a == v->axis ? into : 0;
-        n[a] = a == v->axis ? rows : column->size[a];
-    }
-    lierne_block block = lierne_block_box(naxes, shape, at, n);
+    lierne_block block = lierne_varying_box(v, column->size, found->piece.size, into, rows,
+                                            (const int64_t[LIERNE_MAX_AXES]){0}, column->size);
     block.offset += v->spare.landing[i] + found->piece.size * h->before[c];
     return lierne_place_at(LIERNE_BUFFER_SCRATCH, block);
 }

@@ -163,6 +163,21 @@ def numbers(cname, name, value):
     return (ffi.cast(f"{cname} *", narrow.ctypes.data) if narrow.size else ffi.NULL), narrow
 
 
+def copied(pointer, count):
+    """A copy of a list of int32_t or int64_t of the library."""
+    kind = np.int32 if "int32_t" in ffi.typeof(pointer).cname else np.int64
+    if not pointer or not count:
+        return np.zeros(0, kind)
+    return np.frombuffer(ffi.buffer(pointer, count * kind().itemsize), kind).copy()
+
+
+def choice(what, name, table):
+    """table[name], a number of the library; ValueError for another name."""
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"{what} is {name!r}, must be one of {', '.join(table)}")
+    return table[name]
+
+
 def sized(what, values, count):
     """The values, None among them, if they are `count`: the C library reads so many."""
     if values is not None and np.asarray(values).size != count:  # np.size() of a tensor is its method

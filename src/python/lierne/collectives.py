@@ -2,9 +2,9 @@
 import numpy as np
 
 from lierne._arrays import dtype_number
-from lierne._library import Spec, call, ffi, handle, lib, sized
+from lierne._library import Spec, call, choice, ffi, handle, lib, sized
 from lierne.plan import Plan, reduction_of
-from lierne.planners import choice, group_handle
+from lierne.planners import group_handle
 
 _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT,
                 "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}

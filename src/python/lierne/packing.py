@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 
-from lierne._library import Spec, call, ffi, lib, sized
+from lierne._library import Spec, call, choice, ffi, lib, sized
 
 _STORES = {"padded": lib.LIERNE_PACKING_STORE_PADDED, "unpadded": lib.LIERNE_PACKING_STORE_UNPADDED}
 _PADDINGS = {"zero": lib.LIERNE_PADDING_ZERO, "keep": lib.LIERNE_PADDING_KEEP}
@@ -19,18 +19,16 @@ _ORDERS = {"sample_major": lib.LIERNE_ROW_ORDER_SAMPLE_MAJOR, "sequence_major": 
 _RUN = ("image", "row", "segment", "position", "length")
 
 
-def _chosen(what, value, choices):
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{what} is {value!r}, must be one of {', '.join(choices)}")
-    return choices[value]
-
-
-def _boundaries(what, values):
-    """A list of boundaries on the host; one of a GPU would have to wait for it."""
+def on_host(what, values, dtype=None):
+    """Values as an array; those of a GPU are a TypeError."""
     if getattr(getattr(values, "device", None), "type", "cpu") != "cpu":
         raise TypeError(f"{what} is on {values.device}, must be in memory of the host: a copy would wait for the "
                         "stream")
-    array = np.asarray(values)
+    return np.asarray(values, dtype)
+
+
+def _boundaries(what, values):
+    array = on_host(what, values)
     if array.ndim != 1 or array.size < 1:
         raise ValueError(f"{what} has shape {array.shape}, must have one axis with at least one boundary")
     return array
@@ -63,9 +61,9 @@ class Packing:
                                       n + 1)
         self._packing = Spec("lierne_packing", cu_seqlens_padded=cu_seqlens_padded, align=align,
                              lead=sized("lead", lead, n), owner=_owners(owner, n),
-                             order=sized("order", order, n), store=_chosen("store", store, _STORES),
-                             padding=_chosen("padding", padding, _PADDINGS),
-                             row_order=_chosen("row_order", row_order, _ORDERS))
+                             order=sized("order", order, n), store=choice("store", store, _STORES),
+                             padding=choice("padding", padding, _PADDINGS),
+                             row_order=choice("row_order", row_order, _ORDERS))
 
     @property
     def nsegments(self):

@@ -12,7 +12,7 @@ import typing
 import numpy as np
 
 from lierne._arrays import borrow, dtype_of_number, numpy_dtype
-from lierne._library import Error, Spec, call, ffi, handle, lib, make, not_copied, text
+from lierne._library import Error, Spec, call, choice, ffi, handle, lib, make, not_copied, text
 
 FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
@@ -29,9 +29,7 @@ def direction_of(name):
 
 def reduction_of(name):
     """lierne_reduction of "sum", "max", "min", "prod" or "avg"."""
-    if not isinstance(name, str) or name not in _REDUCTIONS:
-        raise ValueError(f"reduction is {name!r}, must be one of {', '.join(_REDUCTIONS)}")
-    return _REDUCTIONS[name]
+    return choice("reduction", name, _REDUCTIONS)
 
 
 @dataclasses.dataclass(frozen=True)

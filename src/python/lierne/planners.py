@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
+from lierne._library import Spec, call, choice, copied, ffi, handle, lib, make, sized, text
 from lierne.packing import read_runs, update_segments
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
 
@@ -26,12 +26,6 @@ _GRAPHS = {"auto": lib.LIERNE_GRAPH_ALGORITHM_AUTO, "direct": lib.LIERNE_GRAPH_A
 _REJECTION = {number: name.removeprefix("LIERNE_MEGATRON_REJECTION_").lower()
               for number, name in ffi.typeof("lierne_megatron_rejection").elements.items()}
 _MEGATRON = {"collective": lib.LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_ALGORITHM_LEADER}
-
-
-def choice(what, name, table):
-    if not isinstance(name, str) or name not in table:
-        raise ValueError(f"{what} is {name!r}, must be one of {', '.join(table)}")
-    return table[name]
 
 
 def group_handle(group):
@@ -374,14 +368,7 @@ class _Rows(Plan):
                    "local_edges": at.nlocal_edges, "remote_edges": at.nremote_edges}
         lists = {name: getattr(at, name) for name, _ in ffi.typeof("lierne_graph_lists").fields
                  if name != "size" and name not in lengths}
-        return {**lists, **{name: _copy(getattr(at, name), n) for name, n in lengths.items()}}
-
-
-def _copy(pointer, count):
-    kind = np.int32 if "int32_t" in ffi.typeof(pointer).cname else np.int64
-    if not pointer or not count:
-        return np.zeros(0, kind)
-    return np.frombuffer(ffi.buffer(pointer, count * kind().itemsize), kind).copy()
+        return {**lists, **{name: copied(getattr(at, name), n) for name, n in lengths.items()}}
 
 
 class Graph(_Rows):

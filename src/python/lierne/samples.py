@@ -14,30 +14,14 @@ import dataclasses
 import numpy as np
 
 from lierne._arrays import dtype_number
-from lierne._library import Error, Spec, call, ffi, handle, lib, make, not_copied, sized
+from lierne._library import Error, Spec, call, choice, copied, ffi, handle, lib, make, not_copied, sized
 from lierne.plan import Plan
 
 _MODES = {"shed": lib.LIERNE_BALANCE_SHED, "lpt": lib.LIERNE_BALANCE_LPT, "kk": lib.LIERNE_BALANCE_KK,
           "contiguous": lib.LIERNE_BALANCE_CONTIGUOUS, "caller": lib.LIERNE_BALANCE_CALLER}
-
-
 _PLACES = {"home": lib.LIERNE_SAMPLES_HOME, "dispatched": lib.LIERNE_SAMPLES_DISPATCHED,
            "computed": lib.LIERNE_SAMPLES_COMPUTED, "returned": lib.LIERNE_SAMPLES_RETURNED}
-
-
 _DISPATCHES = {"rows": lib.LIERNE_SAMPLES_DISPATCH, "segments": lib.LIERNE_SAMPLES_SEGMENTS}
-
-
-def _mode(mode):
-    if not isinstance(mode, str) or mode not in _MODES:
-        raise ValueError(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
-    return _MODES[mode]
-
-
-def _place(place):
-    if not isinstance(place, str) or place not in _PLACES:
-        raise ValueError(f"place is {place!r}, must be one of {', '.join(_PLACES)}")
-    return _PLACES[place]
 
 
 def _items(costs, ncosts, rows, segments, returned_rows=None):
@@ -45,16 +29,10 @@ def _items(costs, ncosts, rows, segments, returned_rows=None):
     costs = np.asarray(costs)
     nitems = len(costs)
     nsegments = nitems if segments is None else int(np.sum(segments))
-    fields = {"returned_rows": sized("returned_rows", returned_rows, nsegments)} if returned_rows is not None else {}
     return Spec("lierne_items", nitems=nitems, ncosts=costs.size // nitems if nitems else ncosts,
                 cost=costs.reshape(-1) if nitems else None, rows=sized("rows", rows, nsegments),
-                segments=sized("segments", segments, nitems), **fields), nitems
-
-
-def _array(pointer, count, dtype):
-    """A copy of a list of the library."""
-    nbytes = count * np.dtype(dtype).itemsize
-    return np.frombuffer(ffi.buffer(pointer, nbytes), dtype).copy() if nbytes else np.zeros(0, dtype)
+                segments=sized("segments", segments, nitems),
+                returned_rows=sized("returned_rows", returned_rows, nsegments)), nitems
 
 
 def _report(function, owner):
@@ -77,7 +55,7 @@ class Assignment:
     lierne_assignment_report."""
 
     def __init__(self, costs, counts, rows=None, segments=None, mode="shed", **options):
-        mode = _mode(mode)
+        mode = choice("mode", mode, _MODES)
         items, nitems = _items(costs, 1, rows, segments)
         counts = np.ascontiguousarray(counts, np.int64)
         for name, count in (("nodes", len(counts)), ("assignment", nitems)):
@@ -87,8 +65,8 @@ class Assignment:
         call(lib.lierne_assignment_create, out, items.at, ffi.cast("int64_t *", counts.ctypes.data),
              len(counts), spec.at)
         made = ffi.gc(out[0], lib.lierne_assignment_destroy)
-        self.ranks = _array(lib.lierne_assignment_get_ranks(made), nitems, np.int32)
-        self.loads = _array(lib.lierne_assignment_get_loads(made), len(counts), np.int64)
+        self.ranks = copied(lib.lierne_assignment_get_ranks(made), nitems)
+        self.loads = copied(lib.lierne_assignment_get_loads(made), len(counts))
         self.report = _report(lib.lierne_assignment_get_report, made)
 
 
@@ -174,7 +152,7 @@ class Samples:
     def _balance(self, nitems, mode="shed", **options):
         for name, count in (("nodes", len(self.context.members)), ("assignment", nitems)):
             sized(name, options.get(name), count)
-        return Spec("lierne_balance_spec", mode=_mode(mode), **options)
+        return Spec("lierne_balance_spec", mode=choice("mode", mode, _MODES), **options)
 
     def update(self, costs, rows=None, segments=None, returned_rows=None, mode="shed", destination=None,
                **options):
@@ -236,18 +214,17 @@ class Samples:
         """The SamplesLists of "home", "dispatched", "computed" (returned rows where they are computed) or
         "returned"."""
         l = Spec("lierne_samples_lists")
-        call(lib.lierne_samples_get_lists, l.at, self._alive(), _place(place))
+        call(lib.lierne_samples_get_lists, l.at, self._alive(), choice("place", place, _PLACES))
         l, ranks = l.at, len(self.context.members)
-        return SamplesLists(_array(l.items, l.nitems, np.int64), _array(l.cu_seqlens, l.nsegments + 1, np.int64),
-                            _array(l.ranks, l.nitems_all, np.int32),
-                            _array(l.permutation, l.nitems_all, np.int64),
-                            _array(l.first, ranks + 1, np.int64), _array(l.loads, ranks, np.int64))
+        return SamplesLists(copied(l.items, l.nitems), copied(l.cu_seqlens, l.nsegments + 1),
+                            copied(l.ranks, l.nitems_all), copied(l.permutation, l.nitems_all),
+                            copied(l.first, ranks + 1), copied(l.loads, ranks))
 
     def cu_seqlens(self, place="dispatched"):
         """The cu_seqlens of a place as int32. Raises OverflowError where they do not fit."""
         out = ffi.new("const int32_t **")
-        call(lib.lierne_samples_get_cu_seqlens_i32, out, self._alive(), _place(place))
-        return _array(out[0], len(self.lists(place).cu_seqlens), np.int32)
+        call(lib.lierne_samples_get_cu_seqlens_i32, out, self._alive(), choice("place", place, _PLACES))
+        return copied(out[0], len(self.lists(place).cu_seqlens))
 
     @property
     def report(self):

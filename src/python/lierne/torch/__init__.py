@@ -300,6 +300,22 @@ def checked(tensor):
     return tensor
 
 
+def before_update(result, owner):
+    """A result of an owner whose updates count its `step`: its backward needs the routes of this step, and is a
+    RuntimeError after the next update. A hook, and no Function of its own: its result would be a view, which
+    nobody may change in place."""
+    step = owner.step
+
+    def check(_):
+        if owner.step != step:
+            raise RuntimeError(f"backward of step {step} in step {owner.step}: call backward before update, or have "
+                               f"one {type(owner).__name__} per microbatch in flight")
+
+    if result.requires_grad:
+        result.register_hook(check)
+    return result
+
+
 class _Started:
     """An execution in flight: a call waits and gives the result. It is called once, or dropped."""
 

@@ -72,7 +72,7 @@ class EncoderDataBalance:
         self.merge_down_ratio = spatial_merge_unit or 1
         self.context = lierne.torch.context() if context is None else context
         self._options = {"mode": mode, **options}
-        self._samples, self._capacity = {}, [1, 1]  # items, rows of a rank
+        self._samples, self._last, self._capacity = {}, {}, [1, 1]  # items, rows of a rank
 
     def _make(self, tensors, data_type):
         """The Samples of these tensors with the capacity of now; collective where there are none yet."""
@@ -108,7 +108,7 @@ class EncoderDataBalance:
         of this rank's images one after the other; grid_thw: [images, 3], frames, height and width, whose
         product is the number of patches. Collective."""
         tensors = ((tuple(pixel_values.shape[1:]), pixel_values.dtype), ((3,), grid_thw.dtype))
-        self._last = {**getattr(self, "_last", {}), data_type: (tensors, grid_thw)}
+        self._last[data_type] = tensors, grid_thw
         samples = self._update(tensors, grid_thw, data_type)
         return samples.dispatch(pixel_values, grid_thw)
 

@@ -17,14 +17,13 @@ import numpy as np
 import torch
 
 import lierne
-from lierne.torch import Operation, checked, grid
+from lierne.packing import on_host
+from lierne.torch import Operation, before_update, checked, grid
 
 
 def _field(params, name):
     value = params.get(name) if isinstance(params, dict) else getattr(params, name, None)
-    if value is not None and getattr(getattr(value, "device", None), "type", "cpu") != "cpu":
-        raise TypeError(f"{name} is on {value.device}, must be in memory of the host: a copy would wait for the stream")
-    return None if value is None else np.asarray(value, np.int64)
+    return None if value is None else on_host(name, value, np.int64)
 
 
 def packing_of(params, total_tokens=None, **options):
@@ -35,8 +34,7 @@ def packing_of(params, total_tokens=None, **options):
     tokens, padded = _field(params, "cu_seqlens_q"), _field(params, "cu_seqlens_q_padded")
     if tokens is None:
         raise ValueError("cu_seqlens_q is None")
-    for name, own in (("cu_seqlens", tokens), ("cu_seqlens", padded)):
-        name += "_kv" if own is tokens else "_kv_padded"
+    for name, own in (("cu_seqlens_kv", tokens), ("cu_seqlens_kv_padded", padded)):
         other = _field(params, name)
         if own is not None and other is not None and not np.array_equal(own, other):
             raise ValueError(f"{name} differs from that of q: cross attention is two layouts")
@@ -68,7 +66,7 @@ class Packed:
         capacity = {"max_segments": max_segments, "max_rows": max_rows}
         self._plans = [lierne.Redistribute(context, *pair, **capacity) for pair in ((src, dst), (dst, src))]
         self._moves = [Operation(plan) for plan in self._plans]
-        self.version = 0
+        self.step = 0
 
     def update(self, params, **options):
         """The segments of the next microbatch: an object like PackedSeqParams (packing_of), or a Packing."""
@@ -76,7 +74,7 @@ class Packed:
         for plan, move in zip(self._plans, self._moves):
             plan.update(packing, packing)  # both take it, or the first one rejects it
             move.updated()
-        self.version += 1
+        self.step += 1
 
     def __call__(self, x):
         """x of the zigzag cut in the other one. All ranks call."""
@@ -87,29 +85,12 @@ class Packed:
         return self._apply(y, 1)
 
     def _apply(self, tensor, which):
-        """Shapes outside the Function: a view from inside may not be changed in place."""
         checked(tensor)
         shape = self._moves[which].shapes()[0]
         if tensor.numel() != math.prod(shape) or len(tensor) != shape[0]:
             raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs {tuple(shape)} on this rank")
-        moved = _Versioned.apply(tensor.reshape(shape), self, which)
+        moved = before_update(self._moves[which](tensor.reshape(shape)), self)
         return moved.reshape(moved.shape[0], *tensor.shape[1:])
-
-    def _move(self, rows, which, adjoint):
-        return self._moves[which].adjoint(rows) if adjoint else self._moves[which](rows)
-
-
-class _Versioned(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, owner, which):
-        ctx.owner, ctx.which, ctx.version = owner, which, owner.version
-        return owner._move(tensor.detach(), which, False)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        if ctx.version != ctx.owner.version:
-            raise RuntimeError("the segments were updated after this forward: call backward before update")
-        return ctx.owner._move(gradient, ctx.which, True), None, None
 
 
 class PackedBridge:
@@ -136,7 +117,7 @@ class PackedBridge:
         self.plan = lierne.PackedBridge(context, *layouts, allow_unused=allow_unused, allow_repeat=allow_repeat,
                                         partial_dims=partial, max_segments=max_segments, max_rows=max_rows,
                                         max_runs=max_runs)
-        self._operation, self.version, self.tokens, self.mask = Operation(self.plan), 0, None, None
+        self._operation, self.step, self.tokens, self.mask = Operation(self.plan), 0, None, None
 
     def _owned(self, side):
         return any(cut.kind == lierne.ShardSegments(0).kind for cut in self._cuts[side].values())
@@ -152,10 +133,10 @@ class PackedBridge:
         dst = packing_of(params, owner=segment_owner)
         boundaries = _field(params, "cu_seqlens_q")
         if runs is None:
-            runs = lierne.find_image_runs(boundaries, images, _field({"input_ids": input_ids}, "input_ids"), image_id)
+            runs = lierne.find_image_runs(boundaries, images, on_host("input_ids", input_ids), image_id)
         self.plan.update(src, dst, runs)
         self._operation.updated()
-        self.version += 1
+        self.step += 1
         self._mark(dst, boundaries, np.asarray(runs, np.int64).reshape(-1, 5))
 
     def _mark(self, packing, boundaries, runs):
@@ -175,7 +156,7 @@ class PackedBridge:
         shape = self._operation.shapes()[0]
         if shape == (0, 0) and tuple(checked(rows).shape) == (0, self._hidden):
             rows = rows.reshape(shape)  # a rank outside of the encoder's grid
-        moved = _Versioned.apply(checked(rows), self, 0)
+        moved = before_update(self._operation(rows), self)
         moved = moved.reshape(moved.shape[0], self._hidden)
         if into is None:
             return moved
@@ -186,6 +167,3 @@ class PackedBridge:
         moved = moved.reshape(into.shape)
         mask = self.mask.to(moved.device).reshape(-1, *[1] * (into.ndim - 1))
         return torch.where(mask, moved, into)
-
-    def _move(self, tensor, _, adjoint):
-        return self._operation.adjoint(tensor) if adjoint else self._operation(tensor)

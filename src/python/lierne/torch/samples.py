@@ -11,25 +11,9 @@ import math
 import torch
 
 import lierne
-from lierne.torch import Operation, checked
+from lierne.torch import Operation, before_update, checked
 
 __all__ = ["Samples"]
-
-
-def _of_step(result, samples):
-    """A result whose backward comes before the samples are updated, because theirs is the routing of the last
-    update. A hook, and no Function of its own: its result would be a view, which nobody may change in place."""
-    step = samples.step
-
-    def check(_):
-        if samples.step != step:
-            raise RuntimeError(f"backward of step {step} of samples that were updated since then (step "
-                               f"{samples.step}): call backward before the next update, or have one "
-                               "Samples per microbatch in flight")
-
-    if result.requires_grad:
-        result.register_hook(check)
-    return result
 
 
 class Samples:
@@ -69,7 +53,7 @@ class Samples:
             flat = tensor.reshape(tensor.shape[0], math.prod(self._rows[i]))
             works.append(self._operations[i].begin(flat))
         results = [work.wait() for work in works]
-        results = tuple(_of_step(result, self).reshape(-1, *rows)
+        results = tuple(before_update(result, self).reshape(-1, *rows)
                         for result, rows in zip(results, self._rows[first:last]))
         return results[0] if len(results) == 1 else results
 
