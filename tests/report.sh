@@ -54,7 +54,7 @@ report() {
     printf '%-28s %5d passed %4d failed  %3d s\n' "$1" "$p" "$f" "$seconds"
     [ "$p" = 0 ] || grep -aE '^skipped: |left out$' "$log" | sed 's/^/  /'
     if [ "$f" -ne 0 ]; then
-        grep -a '^FAIL' "$log" | head -n 10
+        grep -aE '^ *(FAIL|tests/[^ ]*:[0-9]+: )|, [1-9][0-9]* failed' "$log" | head -n 10
         echo "--- last lines of $log (exit $rc)"
         tail -n 25 "$log"
         echo "---"

@@ -14,10 +14,11 @@ if [ ! -x "$build/tests/mpi/peers" ]; then
     exit 0
 fi
 dir=$work
-# What Open MPI leaves of killed jobs lies in folders of this run: other jobs' files look the same.
+# What Open MPI leaves of killed jobs lies in folders of this run: other jobs' files look the same. Each
+# job has one of its own for its session: a killed one still removes the folder that the next one makes.
 segments=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
 trap 'rm -rf "$work" "$segments"' EXIT
-export OMPI_MCA_orte_tmpdir_base=$dir OMPI_MCA_btl_vader_backing_directory=$segments
+export OMPI_MCA_btl_vader_backing_directory=$segments
 
 # wait_for SECONDS FILE...: until all of them exist.
 wait_for() {
@@ -34,7 +35,7 @@ wait_for() {
 round() { # round NUMBER SIGNAL [shared]
     local d=$dir/$1 signal=$2 shared=${3:-} victim=$((RANDOM % 4)) r launcher line status seconds pids others=()
     mkdir "$d" "$d/dumps"
-    LIERNE_DUMP_DIR=$d/dumps timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" $shared >"$d/log" 2>&1 &
+    OMPI_MCA_orte_tmpdir_base=$d LIERNE_DUMP_DIR=$d/dumps timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" $shared >"$d/log" 2>&1 &
     launcher=$!
     if ! wait_for 30 "$d"/pid.{0,1,2,3}; then
         no "round $1: the ranks did not start: $(tail -n 3 "$d/log")"
@@ -78,7 +79,7 @@ round() { # round NUMBER SIGNAL [shared]
 # A rank that gave up because a peer was killed, and one that comes later: tests/mpi/late_rank.c.
 late() { # late ARGUMENT...
     local count
-    count=$(timeout -k 2 600 mpirun --oversubscribe --enable-recovery -n 3 "$build/tests/mpi/late_rank" killed "$@" 2>"$dir/log" |
+    count=$(OMPI_MCA_orte_tmpdir_base=$(mktemp -d -p "$dir") timeout -k 2 600 mpirun --oversubscribe --enable-recovery -n 3 "$build/tests/mpi/late_rank" killed "$@" 2>"$dir/log" |
         grep -E '^[0-9]+ passed, [0-9]+ failed$')
     if [ "${count#* passed, }" = "0 failed" ]; then ok; else no "late killed $*: '$count': $(head -n 5 "$dir/log")"; fi
 }

@@ -251,8 +251,11 @@ static void fails(does_instead *instead, double timeout, lierne_status wanted, c
     CHECK(lierne_mem_live() <= before + 1, "%zu allocations are left", lierne_mem_live() - before);
 }
 
-/* The dumps of the ranks name the round and the rank that did not come. */
+/* The dumps of the ranks name the round and the rank that did not come, where one waits for it. */
 static void names_the_absent(void) {
+    if (test_world == 1) {
+        return;
+    }
     char folder[] = "/tmp/lierne-rounds-XXXXXX";
     CHECK(test_rank > 0 || mkdtemp(folder), "no folder for dumps");
     MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD);
