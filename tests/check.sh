@@ -60,9 +60,11 @@ cli() { # cli NAME...: tests/cli/test_NAME.sh
     done
 }
 
-# Those that take minutes of one core run beside the others.
+# Those that keep one core busy run beside others like them, and before those with ranks, which take turns:
+# a rank that yields to a compiler waits for its whole slice, so that eight ranks take ten times as long.
 fast="format words includes"
-beside="sanitize transports fuzz emulator balance"
+beside="sanitize fuzz transports"
+busy="emulator balance mutants build cuda docs headers install wheel python"
 mpich=
 if has_mpi_compilers && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
     mpich=mpich
@@ -84,7 +86,6 @@ unset MAKEFLAGS MAKELEVEL MFLAGS # what tests build is not this make's
     for name in $beside; do
         measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
     done
-    [ -z "$mpich" ] || measure_mpich
 ) &
 
 cli $fast
@@ -96,6 +97,11 @@ if [ "$only" = fast ]; then
     close_report
     exit
 fi
+cli $busy
+wait
+for name in clang $beside; do
+    report "$name"
+done
 for program in node/jobs node/launchers node/refusals node/rounds ipc/ranks ipc/groups ipc/rounds; do
     run "$program" 600 "$build/tests/$program"
 done
@@ -103,13 +109,13 @@ run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}
     name=${name%.sh}
-    [[ " $fast $beside clang " == *" $name "* ]] || cli "$name"
+    [[ " $fast $beside $busy clang " == *" $name "* ]] || cli "$name"
 done
 run mpi 3000 bash tests/mpi/run.sh "$build"
 run oob 1500 env LIERNE_TEST_CONTEXTS=oob bash tests/mpi/run.sh "$build" 4
 run bench 1500 bash tests/bench/run.sh "$build" quick
-wait
-for name in clang $beside $mpich; do
-    report "$name"
-done
+if [ -n "$mpich" ]; then
+    measure_mpich
+    report mpich
+fi
 close_report

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
 # emulated device, collectives 10,000 times, 1,200 hangs,
-# 100,000 steps of samples. MPIRUN: empty where there is no MPI. Ends with the first that fails.
+# 100,000 steps of samples, 20,000 pairs of layouts, 2,000 tensor sets. MPIRUN: empty where there is no MPI. Ends with the first that fails.
 set -eu
 build=${1:?usage: long.sh BUILD}
 mpirun=${MPIRUN-mpirun}
@@ -9,6 +9,8 @@ bash tests/cli/test_transports.sh "$build" long
 bash tests/cli/test_emulator.sh "$build" long
 "$build/tests/hang/sim" 0 1000
 LIERNE_SEEDS=5000 "$build/unit" --filter 'samples/random_steps'
+LIERNE_SEEDS=20000 "$build/unit" --filter 'bridge_general/random_*'
+LIERNE_SEEDS=2000 "$build/unit" --filter 'set/random_*'
 for n in 4 8; do
     for program in golden bridge; do
         LIERNE_TEST_EXECUTOR=ipc "$build/tests/launched/launch" $n "$build/tests/launched/$program"

@@ -7,7 +7,7 @@
 set -u
 build=${1:?usage: test_transports.sh BUILD [long]}
 . "$(dirname "$0")/../verdict.sh"
-seeds=5000
+seeds=2000
 [ "${2:-}" != long ] || seeds=20000
 rows='@(halo|graph|references|brick)/*'
 golden LIERNE_TEST_TRANSPORTS=mixed

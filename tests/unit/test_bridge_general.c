@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-enum { PAIRS = 20000, PARTS = 4 };
+enum { PAIRS = 6000, PARTS = 4 };
 
 static void run_random(uint64_t seed) {
     static case_arrays arrays;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "seeds.h"
 
 #define WORLD_MAX  8
 #define GHOSTS_MAX 64
@@ -171,15 +172,16 @@ static void check_values(const world *w, const char *what) {
 }
 
 /* References with every algorithm, with and without accumulate. */
-static void run_drawn(unsigned seeds, int rows, int ghosts) {
+static void run_drawn(unsigned usual, int rows, int ghosts) {
     static world w;
-    for (unsigned seed = 1; seed <= seeds; seed++) {
+    seed_range seeds = test_seeds(usual);
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         memset(&w, 0, sizeof w);
-        draw(&w, seed, rows, ghosts);
+        draw(&w, (unsigned)seed + 1, rows, ghosts);
         for (int a = 0; a < 3; a++) {
             for (w.accumulate = 0; w.accumulate < 2; w.accumulate++) {
                 char what[64];
-                snprintf(what, sizeof what, "seed %u, algorithm %d", seed, a);
+                snprintf(what, sizeof what, "seed %d, algorithm %d", (int)seed, a);
                 w.algorithm = (lierne_graph_algorithm)a;
                 run(&w);
                 for (int r = 0; r < w.n; r++) {
