@@ -114,7 +114,7 @@ LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne
 /* The planner that created the plan: "redistribute", "set", "bridge", "megatron", "graph",
  * "references" (flattened plans too), "halo" (restricted plans too), "all_gather",
  * "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "barrier", "packed_bridge",
- * "transposed", "composed". Static storage; NULL for NULL. Not collective. */
+ * "transposed", "composed", "retyped". Static storage; NULL for NULL. Not collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
 
 /* The kind of memory of the plan's buffers: "host" or "cuda". Static storage; NULL for NULL. Not
@@ -208,6 +208,43 @@ LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const 
  * PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
+
+/* Rows of another type for a plan. Begin with LIERNE_RETYPED_SPEC_INIT, or set size to
+ * sizeof(lierne_retyped_spec), width to 1 and the rest to zero. */
+typedef struct lierne_retyped_spec {
+    size_t size;
+    lierne_dtype dtype;
+    int64_t width;      /* elements of a row, at least 1 */
+    int64_t in_stride;  /* elements from a row to the next, at least width, in the forward's in and
+                           the adjoint's out; 0: width. May differ between ranks */
+    int64_t out_stride; /* the same in the forward's out and the adjoint's in */
+    int max_inflight;   /* requests in flight per direction, 1 to 64; 0: as many as `like` */
+} lierne_retyped_spec;
+#define LIERNE_RETYPED_SPEC_INIT                                                                   \
+    { .size = sizeof(lierne_retyped_spec), .width = 1 }
+
+/* Creates a plan that moves the rows that `like` moves, as rows of another dtype, width and
+ * strides: positions, species and charges of atoms need one neighbor list, planned once (PetscSF
+ * takes the unit with each call). like: a plan of rows (lierne/sparse.h, lierne/halo.h), whose rows
+ * are those of its spec, or one of lierne_plan_create_redistribute or lierne_plan_create_bridge in
+ * which no layout divides the last axis: an index of the others is a row, of as many elements as
+ * that axis is long. Strides above the width take a part of each row of a larger array: three
+ * coordinates of atoms whose struct has eight numbers. Everything else is as in `like`, algorithm
+ * and order of sums too. in and out may be one buffer where `like` allows it and the strides are
+ * equal.
+ *
+ * Collective; the ranks agree and exchange nothing else, and wait for one another where planning
+ * `like` did. The new plan shares the lists of `like`
+ * and is otherwise independent: either may be destroyed first, and the new plan keeps its rows
+ * where `like` is updated. It has no lists of its own (lierne_plan_get_graph_lists), cannot be
+ * serialized or updated, and is of kind "retyped"; its report has no estimated times. Coalesced
+ * with `like`, both travel in one message per peer. dtype, width and max_inflight must be the same
+ * on every rank. Errors: INVALID (NULL, size, width, strides, dtype, max_inflight; `like` is of
+ * another kind, divides the last axis, owns an output, or has segments that change; a dtype without
+ * sums for a plan that sums; balanced routes or shares of a sum that end within a row), OVERFLOW,
+ * NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
+LIERNE_API lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *like,
+                                                    const lierne_retyped_spec *spec);
 
 /* Gives a plan of lierne_plan_create_bridge or lierne_plan_create_redistribute another shape for
  * the next calls, such as a batch of another size. shape: a global size per axis of the plan, as

@@ -95,6 +95,9 @@ int64_t lierne_share(int64_t total, int64_t n, int64_t c);
 /* First index of coordinate c of n of a SHARD, in the total that it cuts; c = n: the total. */
 int64_t lierne_share_start(const lierne_placement *p, int64_t total, int n, int c);
 
+/* Whether a rank may have less than a whole axis. */
+bool lierne_layout_divides(const lierne_layout *layout, int axis);
+
 /* Whether a placement is a map of one axis. */
 bool lierne_is_axis_map(const lierne_placement *p);
 

@@ -13,6 +13,15 @@ bool lierne_is_packed(const lierne_layout *layout, int axis) {
     return layout->packed && layout->packed->axis == axis;
 }
 
+bool lierne_layout_divides(const lierne_layout *layout, int axis) {
+    bool divided = lierne_is_packed(layout, axis) ||
+                   (layout->rows_dim >= 0 && layout->placements[layout->rows_dim].axis2 == axis);
+    for (int i = 0; i < layout->ncuts; i++) {
+        divided |= layout->placements[layout->cuts[i]].axis == axis;
+    }
+    return divided;
+}
+
 /* Segments are cut where there are some. */
 static lierne_status check_needed(const lierne_layout *layout, const lierne_layout_spec *spec) {
     for (int d = 0; d < layout->ndims; d++) {

@@ -13,6 +13,15 @@ lierne_status lierne_plan_check_inflight(int max_inflight) {
     return LIERNE_OK;
 }
 
+void lierne_plan_find_rows(lierne_plan_parts *parts, const lierne_layout *const *layouts, int n) {
+    int last = layouts[0]->naxes - 1;
+    int64_t width = layouts[0]->shape[last];
+    for (int i = 0; i < n; i++) {
+        width = lierne_layout_divides(layouts[i], last) ? 0 : width;
+    }
+    parts->row = (lierne_plan_rows){width, width, width};
+}
+
 lierne_status lierne_plan_check_routing(lierne_routing routing) {
     if ((int)routing < 0 || routing > LIERNE_ROUTING_BALANCED) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "routing is %d, must be in 0 to %d", (int)routing,

@@ -10,6 +10,8 @@
 /* Shapes of the rank's buffers under two layouts, and the blocks of out that must be written. */
 lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lierne_layout *from,
                                     const lierne_layout *to);
+/* The rows of a plan between n layouts: the last axis, if none of them divides it. */
+void lierne_plan_find_rows(lierne_plan_parts *parts, const lierne_layout *const *layouts, int n);
 /* Whether a spec's routing is one. */
 lierne_status lierne_plan_check_routing(lierne_routing routing);
 

@@ -39,6 +39,14 @@ typedef struct lierne_saved_spec {
                              const int64_t *shape, struct lierne_plan_parts *parts);
 } lierne_saved_spec;
 
+/* Rows of a plan: elements of each, and from one to the next in the forward's in and out (the
+ * adjoint's out and in); in scratch rows follow one another. */
+typedef struct lierne_plan_rows {
+    int64_t width;
+    int64_t in;
+    int64_t out;
+} lierne_plan_rows;
+
 /* What a plan is made of. A plan owns all of it. */
 typedef struct lierne_plan_parts {
     lierne_dtype dtype;
@@ -52,8 +60,9 @@ typedef struct lierne_plan_parts {
     const char *no_adjoint;        /* why the adjoint's route is empty and may not run; or NULL */
     bool in_place;                 /* in and out may be the same buffer */
     bool rows;                     /* a plan of rows: lierne_plan_reduce is defined */
-    bool accumulate;               /* the adjoint adds to out */
-    bool waits; /* planning waits for all ranks, so that all have a plan or none */
+    lierne_plan_rows row; /* what it moves whole, whatever its elements are; width 0: nothing */
+    bool accumulate;      /* the adjoint adds to out */
+    bool waits;           /* planning waits for all ranks, so that all have a plan or none */
 } lierne_plan_parts;
 
 /* Collective. Makes a plan of parts. status: how planning ended on this rank; fields: what must be

@@ -6,11 +6,17 @@
 
 #include <string.h>
 
-/* What lierne_route_create makes: the route, and the index lists of its blocks. */
+/* The index lists of blocks. Routes of one context hold them: no two threads at once. */
+typedef struct shared_lists {
+    int routes;
+    LIERNE_VEC(int64_t *) lists;
+} shared_lists;
+
+/* What lierne_route_create makes: the route, and the lists of its blocks, or NULL. */
 typedef struct owning_route {
     lierne_route route;
     bool lent; /* see lierne_route_lend */
-    LIERNE_VEC(int64_t *) lists;
+    shared_lists *shared;
 } owning_route;
 
 lierne_block lierne_block_range(int64_t offset, int64_t count) {
@@ -35,11 +41,16 @@ static bool consecutive(const int64_t *rows, int64_t n) {
 }
 
 lierne_status lierne_route_list(lierne_route *route, const int64_t **rows, int64_t n) {
+    owning_route *owner = (owning_route *)route;
     int64_t *copy;
+    if (!owner->shared) {
+        LIERNE_TRY(lierne_alloc(&owner->shared, 1, sizeof *owner->shared));
+        owner->shared->routes = 1;
+    }
     LIERNE_TRY(lierne_alloc_unset(&copy, (size_t)n, sizeof *copy));
     memcpy(copy, *rows, (size_t)n * sizeof *copy);
     *rows = copy;
-    lierne_status status = LIERNE_VEC_PUSH(&((owning_route *)route)->lists, copy);
+    lierne_status status = LIERNE_VEC_PUSH(&owner->shared->lists, copy);
     if (status != LIERNE_OK) {
         lierne_mem_free(copy);
     }
@@ -199,6 +210,25 @@ static void free_ops(lierne_ops *ops) {
     lierne_mem_free(ops->at);
 }
 
+void lierne_route_share_lists(lierne_route *route, const lierne_route *from) {
+    shared_lists *shared = ((const owning_route *)from)->shared;
+    ((owning_route *)route)->shared = shared;
+    if (shared) {
+        shared->routes++;
+    }
+}
+
+static void drop_lists(shared_lists *shared) {
+    if (!shared || --shared->routes > 0) {
+        return;
+    }
+    for (size_t i = 0; i < shared->lists.count; i++) {
+        lierne_mem_free(shared->lists.at[i]);
+    }
+    lierne_mem_free(shared->lists.at);
+    lierne_mem_free(shared);
+}
+
 void lierne_route_destroy(lierne_route *route) {
     if (!route) {
         return;
@@ -213,10 +243,7 @@ void lierne_route_destroy(lierne_route *route) {
             free_ops(&stage->sums);
         }
     }
-    for (size_t i = 0; i < owner->lists.count; i++) {
-        lierne_mem_free(owner->lists.at[i]);
-    }
-    lierne_mem_free(owner->lists.at);
+    drop_lists(owner->shared);
     lierne_mem_free(route->stages.at);
     lierne_mem_free(route);
 }

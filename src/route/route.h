@@ -60,6 +60,21 @@ lierne_status lierne_route_keep_lists(lierne_route *route);
 lierne_status lierne_route_append(lierne_route *route, const lierne_route *other,
                                   const lierne_buffer *buffers, const int64_t *offset);
 
+/* A route that moves the same rows as elements of another dtype, width of them a row and stride
+ * apart in each kind of buffer, where those of `from` were `was`. It shares the lists of `from`,
+ * which live as long as one of the two. Errors: INVALID if a block of `from` cuts a row, OVERFLOW.
+ * The same for a block. */
+typedef struct lierne_row_shape {
+    int64_t width;
+    int64_t stride;
+} lierne_row_shape;
+lierne_status lierne_route_retype(lierne_route **out, const lierne_route *from, lierne_dtype dtype,
+                                  const lierne_row_shape *was, const lierne_row_shape *now);
+lierne_status lierne_block_retype(lierne_block *block, int rank, const lierne_row_shape *was,
+                                  const lierne_row_shape *now);
+/* For a route that has no list yet. */
+void lierne_route_share_lists(lierne_route *route, const lierne_route *from);
+
 /* Checks one rank's route: see lierne_plan_check. owned: blocks of out that must be written. */
 lierne_status lierne_route_check(const lierne_route *route, const lierne_block *owned,
                                  size_t nowned);

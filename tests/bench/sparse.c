@@ -47,8 +47,8 @@ static const method_kind *const graphs[] = {&lierne_graph, &lierne_graph_shm, &l
                                             &gather_mpi,   &rows_bound};
 static const method_kind *const halos[] = {&lierne_swaps, &lierne_flat, &swaps_mpi, &petsc_halo,
                                            &rows_bound};
-static const method_kind *const plans[] = {&plan_edges, &plan_petsc_edges, &plan_pairs,
-                                           &plan_petsc_pairs};
+static const method_kind *const plans[] = {&plan_edges, &plan_retyped, &plan_petsc_edges,
+                                           &plan_pairs, &plan_petsc_pairs};
 
 /* A plan is judged by its forward, whichever way it came to be. */
 static void reset_plan(const void *of, int direction) {

@@ -94,7 +94,7 @@ extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
  * without waiting for anybody. */
 extern const method_kind rows_bound;
 /* Planning a graph: FORWARD from nothing, ADJOINT again where there is a plan. */
-extern const method_kind plan_edges, plan_pairs, plan_petsc_edges, plan_petsc_pairs;
+extern const method_kind plan_edges, plan_retyped, plan_pairs, plan_petsc_edges, plan_petsc_pairs;
 
 /* PETSc, where it was found, between MPI's beginning and end. */
 void petsc_start(void);

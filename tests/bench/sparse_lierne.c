@@ -9,6 +9,7 @@ typedef struct planned {
     method base;
     lierne_context *context;
     lierne_plan *plan;
+    lierne_plan *like; /* of the method that retypes it */
     lierne_graph_spec edges;
     lierne_references_spec pairs;
     char *owned[2], *ghosts[2]; /* in shared memory, where the method has its own */
@@ -215,6 +216,26 @@ static method *open_plan(const sparse *w, void (*before)(method *, int),
     return &p->base;
 }
 
+/* A plan of rows of one byte, for rows of the workload's type. */
+static bool run_retyped(method *m, int direction) {
+    planned *p = (planned *)m;
+    const lierne_retyped_spec spec = {.size = sizeof spec,
+                                      .dtype = p->edges.dtype,
+                                      .width = p->edges.width};
+    (void)direction;
+    return lierne_plan_create_retyped(&p->plan, p->like, &spec) == LIERNE_OK;
+}
+
+static method *open_retyped(const void *of) {
+    planned *p = (planned *)open_plan(of, drop_plan, run_retyped);
+    lierne_graph_spec bytes = p->edges;
+    bytes.dtype = LIERNE_DTYPE_I8;
+    bytes.width = 1;
+    CHECK(lierne_plan_create_graph(&p->like, p->context, &bytes) == LIERNE_OK, "%s",
+          lierne_last_error());
+    return &p->base;
+}
+
 static method *open_edges(const void *of) {
     return open_plan(of, before_edges, run_edges);
 }
@@ -229,4 +250,5 @@ const method_kind lierne_graph_window = {"lierne, window", open_window, close_pl
 const method_kind lierne_swaps = {"lierne, swaps", open_swaps, close_planned};
 const method_kind lierne_flat = {"lierne, flattened", open_flat, close_planned};
 const method_kind plan_edges = {"lierne from edges", open_edges, close_planned};
+const method_kind plan_retyped = {"lierne retyped", open_retyped, close_planned};
 const method_kind plan_pairs = {"lierne from references", open_pairs, close_planned};

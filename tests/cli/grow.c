@@ -323,6 +323,11 @@ static void rows(void) {
     lierne_plan_destroy(plan), plan = NULL;
     expect("graph", lierne_plan_create_graph(&plan, context, &g), LIERNE_OK, NULL);
     TRY("update", g, NULL, lierne_plan_update_graph(plan, &g));
+    lierne_retyped_spec other = {.size = sizeof other, .dtype = LIERNE_DTYPE_I64, .width = 2};
+    lierne_plan *retyped = NULL;
+    TRY("retyped", other, NULL,
+        (lierne_plan_destroy(retyped), lierne_plan_create_retyped(&retyped, plan, &other)));
+    lierne_plan_destroy(retyped);
     PREPARE(lists);
     expect("lists", lierne_plan_get_graph_lists(&lists.value, plan), LIERNE_OK, NULL);
     expect_true("lists are filled", lists.value.nowned == 3 && lists.value.edge_source[0] == 2);

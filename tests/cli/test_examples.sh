@@ -101,6 +101,10 @@ step 0: the busiest rank has 424 rows, not 944; 600 moved, 0 results wrong
 step 1: the busiest rank has 440 rows, not 1008; 764 moved, 0 results wrong
 step 2: the busiest rank has 400 rows, not 864; 676 moved, 0 results wrong
 END
+    prints 16_three_fields "${MPIRUN:-mpirun}" -n 4 "$build/examples/16_three_fields" <<'END'
+0 of 48 elements of ghosts are wrong
+rank 0 sends 1 message with three fields, positions are 48 bytes of it
+END
 else
     echo "no MPI: the examples that need it were not run"
 fi

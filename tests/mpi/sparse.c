@@ -106,20 +106,43 @@ static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, cons
           (long long)wanted);
 }
 
-/* What holds for graphs and for references. Collective. */
-static void check_all(lierne_context *context, lierne_plan *plan, const forest *f, const shape *s,
-                      bool accumulate, const char *what) {
+/* What holds for graphs, for references, and for plans retyped from one of them. Collective. */
+static void check_rows(lierne_plan *plan, const forest *f, const shape *s, bool accumulate,
+                       const char *what) {
     forest_check(plan, f, s, accumulate, false, what);
     check_bytes(plan, f, s, what);
     check_reduce(plan, f, s, LIERNE_REDUCTION_MAX, what);
     check_reduce(plan, f, s, LIERNE_REDUCTION_MIN, what);
-    check_reread(context, plan, f, s, accumulate, what);
     if (!accumulate) {
         check_transposed(plan, f, s, what);
     }
     if (s->exact && !accumulate) {
         check_dot(plan, f, s, what);
     }
+}
+
+/* Rows of another type through the same plan. Collective. */
+static void check_retyped(lierne_plan *plan, const forest *f, uint64_t seed, bool accumulate,
+                          const char *what) {
+    shape s = shape_random(seed, seed % 2 == 0);
+    lierne_plan *retyped = NULL;
+    const lierne_retyped_spec spec = {.size = sizeof spec,
+                                      .dtype = s.dtype,
+                                      .width = s.width,
+                                      .in_stride = s.stride,
+                                      .out_stride = s.stride};
+    if (CHECK(lierne_plan_create_retyped(&retyped, plan, &spec) == LIERNE_OK, "%s: %s", what,
+              lierne_last_error())) {
+        check_rows(retyped, f, &s, accumulate, what);
+    }
+    lierne_plan_destroy(retyped);
+}
+
+static void check_all(lierne_context *context, lierne_plan *plan, const forest *f, const shape *s,
+                      bool accumulate, const char *what) {
+    check_rows(plan, f, s, accumulate, what);
+    check_reread(context, plan, f, s, accumulate, what);
+    check_retyped(plan, f, s->seed + 1, accumulate, what);
 }
 
 static void run_graph(lierne_context *context, int number, lierne_graph_algorithm algorithm) {

@@ -280,6 +280,12 @@ class Rows(unittest.TestCase):
             twice = lierne.References(context, 2, [other, other], [1, 1], "f32")
             np.testing.assert_array_equal(twice.adjoint(np.float32([3, 4])), [0, 7])
             np.testing.assert_array_equal(twice.reduce(np.float32([3, 4]), "max"), [0, 4])
+            wide = twice.retyped("i64", (2,))
+            self.assertEqual((wide.shapes(), wide.kind), (((2, 2), (2, 2)), "retyped"))
+            np.testing.assert_array_equal(wide.forward(np.array([[1, 2], [3, 4]]) * (me + 1)),
+                                          np.array([[3, 4], [3, 4]]) * (other + 1))
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "rank 1: width is 0"):
+                twice.retyped("i64", (3 * (1 - me),))
             back = twice.transposed().forward(np.float32([5, 6]))
             np.testing.assert_array_equal(back.ravel(), [0, 11])
 

@@ -189,6 +189,35 @@ def dot_of_forward_and_adjoint_is_exact():
 
 
 @test
+def rows_of_any_type_through_one_graph():
+    """Positions, species and charges; gradients of gradients; more types than are kept."""
+    for context in contexts():
+        right, n = (context.rank + 1) % 4, context.world_size
+        move = lierne.torch.References(context, 3, [right, right], [2, 0], torch.float64, row_shape=(3,))
+        numbers = []
+        for dtype, row_shape in [(torch.float64, (3,)), (torch.int32, ()), (torch.float32, (2, 2)), (torch.int32, ())]:
+            whole = torch.arange(n * 3 * int(np.prod(row_shape))).reshape(n * 3, *row_shape).to(dtype)
+            x = whole[3 * context.rank:][:3].requires_grad_(dtype.is_floating_point)
+            same(move(x).detach(), whole[[3 * right + 2, 3 * right]], (dtype, row_shape))
+            same(move.begin(x).wait().detach(), whole[[3 * right + 2, 3 * right]], (dtype, row_shape))
+            numbers.append(len(move._retyped))
+            if x.requires_grad:
+                weight = whole[:2] + 1
+                (move(x) * weight).sum().backward()
+                same(x.grad, torch.stack([weight[1], 0 * weight[0], weight[0]]), (dtype, row_shape))
+                same(move.adjoint(weight).detach(), x.grad, (dtype, row_shape))
+        assert numbers == [0, 1, 2, 2], numbers
+        for width in range(1, lierne.torch.RETYPED + 3):
+            same(move(torch.full((3, width), context.rank)), torch.full((2, width), right), width)
+        assert len(move._retyped) == lierne.torch.RETYPED
+        try:
+            move(torch.zeros(4, 7))
+            raise AssertionError("a tensor of four rows")
+        except ValueError as error:
+            assert "the plan needs (3, 7)" in str(error), error
+
+
+@test
 def works_overlap_and_equal_blocking_calls():
     for context in contexts():
         move = bridge(context, max_inflight=2)

@@ -36,6 +36,8 @@ static lierne_status fill_saved(lierne_context *context, const lierne_bridge_spe
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->group = spec->group;
     LIERNE_TRY(lierne_bridge_sides_create(sides, spec));
+    lierne_plan_find_rows(parts, (const lierne_layout *[]){sides->src, sides->dst, sides->gradient},
+                          3);
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,

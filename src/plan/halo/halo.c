@@ -50,6 +50,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, lierne_halo_saved_spec
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "swaps";
     parts->in_place = true;
+    parts->row = (lierne_plan_rows){r->spec.width, r->spec.stride, r->spec.stride};
     parts->rows = true;
     parts->waits = true;
     for (int d = 0; d < 2; d++) {

@@ -111,6 +111,9 @@ static lierne_status describe(lierne_plan_parts *parts, layouts *l, const lierne
     parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
+    lierne_plan_find_rows(parts,
+                          (const lierne_layout *[]){l->src, l->dst, l->adjoint_src, l->adjoint_dst},
+                          4);
     return LIERNE_OK;
 }
 

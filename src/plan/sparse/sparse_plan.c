@@ -343,6 +343,7 @@ static lierne_status fill_routes(planning *p) {
 
 static void fill_parts(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
+    const lierne_star_forest *f = &p->saved->forest;
     p->parts.kind = p->spec->nrows < 0 ? "references" : "graph";
     p->parts.dtype = references->dtype;
     p->parts.max_inflight = references->max_inflight;
@@ -352,8 +353,9 @@ static void fill_parts(planning *p) {
                                                 : LIERNE_GRAPH_ALGORITHM_DIRECT];
     p->parts.algorithm[LIERNE_DIRECTION_ADJOINT] =
         lierne_graph_algorithm_names[LIERNE_GRAPH_ALGORITHM_DIRECT];
-    p->parts.in_place = p->saved->forest.combined;
+    p->parts.in_place = f->combined;
     p->parts.rows = true;
+    p->parts.row = (lierne_plan_rows){f->width, f->stride, f->stride};
     p->parts.waits = true;
     p->parts.accumulate = references->accumulate != 0;
     note(p, lierne_star_forest_saved_spec_list(p->saved));

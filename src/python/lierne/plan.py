@@ -11,7 +11,7 @@ import typing
 
 import numpy as np
 
-from lierne._arrays import borrow, dtype_of_number, numpy_dtype
+from lierne._arrays import borrow, dtype_number, dtype_of_number, numpy_dtype
 from lierne._library import Error, Spec, call, choice, ffi, handle, lib, make, not_copied, text
 
 FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
@@ -240,7 +240,7 @@ class Plan:
     def _user_shape(self, shape):
         if self.row_shape is None:
             return shape
-        return (shape[0], *self.row_shape)
+        return (*shape[:-1], *self.row_shape)
 
     def _buffers(self, direction, data, out):
         shapes = self.shapes(direction)
@@ -338,6 +338,18 @@ class Plan:
     def transposed(self):
         """The plan whose forward is this plan's adjoint, and the reverse. Collective."""
         return self._derived(self.context, lib.lierne_plan_create_transposed, self._alive())
+
+    def retyped(self, dtype, row_shape=(), max_inflight=0):
+        """The plan that moves the same rows as rows of another dtype and shape, without planning again
+        (lierne_plan_create_retyped). For plans of rows, and for redistributions and bridges that divide no
+        index of the last axis, which becomes row_shape. max_inflight: 0 for that of this plan. Collective.
+        Raises errors.InvalidError and others."""
+        row_shape = tuple(row_shape)
+        spec = Spec("lierne_retyped_spec", dtype=dtype_number(dtype), max_inflight=max_inflight,
+                    width=int(np.prod(row_shape, dtype=np.int64)))
+        plan = self._derived(self.context, lib.lierne_plan_create_retyped, self._alive(), spec.at)
+        plan.row_shape = row_shape
+        return plan
 
     def then(self, second):
         """The plan that executes this one and then `second`. Collective."""

@@ -86,6 +86,7 @@ def grid(mesh_or_grid):
 
 
 _name_of = functools.lru_cache(maxsize=None)(dtype_name)  # of every call
+RETYPED = 16  # of one operation on rows, those last used
 _TURNS = 64  # executions of one operation and direction whose messages have tags of their own
 
 
@@ -141,22 +142,46 @@ class Operation:
         self.group = getattr(context, "group", group)
         self._tag = self._first_tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
+        self._retyped, self._row_shape = {}, getattr(plan, "row_shape", None) if context is not None else None
         self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
 
     def __call__(self, tensor):
-        """The forward of a tensor of shapes()[0]. All ranks call."""
-        return _moved(checked(tensor), self, False)
+        """The forward of a tensor of shapes()[0]. All ranks call. Operations on rows (Graph, References,
+        Halo) take rows of any dtype and shape, the same on all ranks: see retyped."""
+        return _moved(checked(tensor), self._typed(tensor), False)
 
     def adjoint(self, gradient):
-        """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call."""
-        return _moved(checked(gradient), self, True)
+        """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call. Otherwise as a call."""
+        return _moved(checked(gradient), self._typed(gradient), True)
 
     def begin(self, tensor, direction="forward"):
         """Starts an execution and returns a Work."""
-        flight = _Flight(self, bool(direction_of(direction)))
-        return Work(flight, _Begin.apply(checked(tensor), flight))
+        flight = _Flight(self._typed(checked(tensor)), bool(direction_of(direction)))
+        return Work(flight, _Begin.apply(tensor, flight))
+
+    def retyped(self, dtype, row_shape=()):
+        """The Operation that moves the same rows as rows of another dtype and shape, made without planning
+        again at its first use, by all ranks. The RETYPED ones last used are kept."""
+        key = _name_of(dtype), tuple(row_shape)
+        made = self._retyped.pop(key, None) or Operation(self.plan.retyped(*key))
+        self._retyped[key] = made
+        while len(self._retyped) > RETYPED:
+            del self._retyped[next(iter(self._retyped))]
+        return made
+
+    def _typed(self, tensor):
+        """This operation, or the one for rows as the tensor has them."""
+        if self._row_shape is None or tensor.ndim == 0:
+            return self
+        if tensor.shape[1:] == self._row_shape and _name_of(tensor.dtype) == self.dtype:
+            return self
+        return self._make_typed(tensor)
+
+    @torch.compiler.disable
+    def _make_typed(self, tensor):
+        return self.retyped(tensor.dtype, tensor.shape[1:])
 
     def shapes(self, direction="forward"):
         """The shapes of this rank's input and output in a direction."""
@@ -167,7 +192,7 @@ class Operation:
 
     def updated(self):
         """Forgets shapes and routes: to be called after the plan was updated."""
-        self._shapes, self._programs = {}, {}
+        self._shapes, self._programs, self._retyped = {}, {}, {}
         described = getattr(self.plan, "described", None)
         if described is not None:  # messages of another description are never taken for these
             self._tag = zlib.crc32(repr((self._first_tag, described)).encode()) >> 2 << 1

@@ -12,7 +12,6 @@ where that is set up. Ranks are numbered within them. Where there are none, buil
 as fairchem's does: nothing is sent, and nothing can be collected. Planning happens in host memory."""
 import dataclasses
 import enum
-import functools
 import math
 import sys
 
@@ -131,13 +130,12 @@ def compute_a2a_partition(pos, total_atoms, device, world_size, rank, strategy):
 
 
 class _Exchange:
-    """Own rows -> received rows, of any dtype and shape: one plan each, made at first use by all ranks.
-    create: gives the Operation of a dtype and row_shape, in the context. order: None, or the local row of each own row of
-    the plans, whose own rows are in ascending order."""
+    """Own rows -> received rows, of any dtype and shape. operation: of rows of one byte, which are direct
+    because wider ones are faster so. order: None, or
+    the local row of each own row of its plan, whose own rows are in ascending order."""
 
-    def __init__(self, create, context, shape, order=None):
-        self._create, self.context, self._shape = create, context, shape
-        self._order, self._operations = order, {}
+    def __init__(self, operation, context, shape, order=None):
+        self._operation, self.context, self._shape, self._order = operation, context, shape, order
 
     def __call__(self, x):
         nlocal, received = self._shape
@@ -151,13 +149,7 @@ class _Exchange:
         if dtype_name(x.dtype).startswith("bits"):  # has no sum, and no gradient
             rows = self(x.reshape(nlocal, math.prod(row_shape)).contiguous().view(torch.uint8))
             return rows.view(x.dtype).reshape(received, *row_shape)
-        operation = self._operations.get((x.dtype, row_shape)) or self._plan(x.dtype, row_shape)
-        return operation(x if self._order is None else x[self._order])
-
-    @torch.compiler.disable
-    def _plan(self, dtype, row_shape):
-        operation = self._operations[dtype, row_shape] = self._create(dtype=dtype, row_shape=row_shape)
-        return operation
+        return self._operation(x if self._order is None else x[self._order])
 
 
 def _array(tensor):
@@ -191,12 +183,9 @@ def _plan_alone(rank, world_size, owner, edges):
 
 
 def _plan_together(context, owner, edges):
-    """(lists, what creates an Operation)"""
-    first = lierne.Graph(context, owner, *edges, torch.uint8, remote_targets=True)
-    lists = first.lists()
-    first.close()
-    ghosts = lists["ghosts"]
-    return lists, functools.partial(lierne.torch.Graph, context, owner, ghosts, ghosts, remote_targets=True)
+    """(lists, the Operation of rows of one byte)"""
+    plan = lierne.Graph(context, owner, *edges, torch.uint8, algorithm="direct", remote_targets=True)
+    return plan.lists(), lierne.torch.Operation(plan)
 
 
 @torch.compiler.disable
@@ -217,19 +206,19 @@ def build_gp_context(edge_index, rank_assignments, rank, world_size, node_partit
         raise lierne.errors.InvalidError("build_gp_context: another rank has wrong arguments")
     if fault is not None:
         raise ValueError(f"build_gp_context: rank {rank}: {fault}")
-    create, members = None, np.arange(world_size)
+    operation, members = None, np.arange(world_size)
     if context is None:
         lists = _plan_alone(rank, world_size, owner, edges)
     else:
         members = np.asarray(context.members)
-        lists, create = _plan_together(context, _numbered(members, owner), edges)
+        lists, operation = _plan_together(context, _numbered(members, owner), edges)
     if order is not None:
         order = np.argsort(order)
         order = None if np.array_equal(order, np.arange(len(order))) else order
     made = _fields(lists, members, rank, rank_assignments, order)
-    if create is not None:
+    if operation is not None:
         _exchanges[made.send_indices] = _Exchange(
-            create, context, (made.total_local_atoms, made.total_recv),
+            operation, context, (made.total_local_atoms, made.total_recv),
             None if order is None else torch.from_numpy(order).to(rank_assignments.device))
     return made
 
@@ -260,8 +249,8 @@ def _exchange_of_lists(context, nlocal, send_indices, send_splits, recv_splits):
     """From lists that build_gp_context did not make: owners tell the receivers which rows they send."""
     tell = lierne.torch.Operation(lierne.all_to_all(context, send_splits, "i64", receive=recv_splits))
     rows, rank = _array(tell(send_indices)), np.repeat(np.asarray(context.members), recv_splits)
-    create = functools.partial(lierne.torch.References, context, nlocal, rank, rows)
-    return _Exchange(create, context, (nlocal, len(rows)))
+    operation = lierne.torch.References(context, nlocal, rank, rows, torch.uint8, algorithm="direct")
+    return _Exchange(operation, context, (nlocal, len(rows)))
 
 
 class AllToAllCollect:
