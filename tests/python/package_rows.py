@@ -117,6 +117,13 @@ class Rows(unittest.TestCase):
         self.assertGreater(len(cases), 3)
         with self.assertRaisesRegex(ValueError, "positions has 8 entries, must have 12"):
             lierne.partition_morton(np.zeros((4, 2)), 2)
+        at = np.array([[0, 0, 0], [9, 1, 0], [0, 5, 0], [9, 6, 0]], np.float32)
+        self.assertEqual(lierne.partition_bisect(at, 2).tolist(), [0, 1, 0, 1])
+        self.assertEqual(lierne.partition_bisect(at, 2, [1, 1, 1, 9]).tolist(), [0, 0, 0, 1])
+        with self.assertRaisesRegex(ValueError, "costs has 3 entries, must have 4"):
+            lierne.partition_bisect(at, 2, [1, 2, 3])
+        with self.assertRaisesRegex(lierne.errors.InvalidError, "cost of row 1 is -2"):
+            lierne.partition_bisect(at, 2, [1, -2, 3, 4])
         with self.assertRaises(lierne.errors.InvalidError):
             lierne.partition_split(4, 0)
 

@@ -138,6 +138,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_digest_check, NULL, NULL, NULL, NULL);
     BAD(lierne_partition_split, NULL, 3, 1);
     BAD(lierne_partition_morton, NULL, NULL, LIERNE_DTYPE_F32, 0, 0);
+    BAD(lierne_partition_bisect, NULL, NULL, LIERNE_DTYPE_F32, NULL, 0, 0);
     BAD(lierne_partition_morton_codes, NULL, NULL, LIERNE_DTYPE_BF16, 0);
 }
 

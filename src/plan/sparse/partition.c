@@ -7,32 +7,17 @@
  * then rounded give the results of float arithmetic, because double has more than twice float's
  * bits. */
 #include "layout/layout.h"
-#include "lierne/sparse.h"
+#include "plan/sparse/cloud.h"
 
 #include <math.h>
 
-enum { AXES = 3, CELLS = 1 << 10, MOST = (1 << 30) - 1 /* of a code */ };
+enum { AXES = LIERNE_CLOUD_AXES, CELLS = 1 << 10, MOST = (1 << 30) - 1 /* of a code */ };
 
-/* The positions, and the origin and extent of the cells. */
-typedef struct cloud {
-    const void *positions;
-    lierne_dtype dtype;
-    int64_t nrows;
-    double low[AXES];
-    double extent;
-} cloud;
-
-static double rounded(const cloud *c, double value) {
+static double rounded(const lierne_cloud *c, double value) {
     return c->dtype == LIERNE_DTYPE_F32 ? (double)(float)value : value;
 }
 
-static double coordinate(const cloud *c, int64_t row, int axis) {
-    int64_t at = AXES * row + axis;
-    return c->dtype == LIERNE_DTYPE_F32 ? (double)((const float *)c->positions)[at]
-                                        : ((const double *)c->positions)[at];
-}
-
-static lierne_status check_rows(const void *out, const void *in, int64_t nrows) {
+lierne_status lierne_partition_check_rows(const void *out, const void *in, int64_t nrows) {
     if (nrows < 0) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "nrows is %lld, must be at least 0",
                            (long long)nrows);
@@ -44,7 +29,7 @@ static lierne_status check_rows(const void *out, const void *in, int64_t nrows) 
     return LIERNE_OK;
 }
 
-static lierne_status check_world(int world) {
+lierne_status lierne_partition_check_world(int world) {
     if (world < 1) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "world is %d, must be at least 1", world);
     }
@@ -52,11 +37,11 @@ static lierne_status check_world(int world) {
 }
 
 /* Low and high of an axis. */
-static lierne_status bounds(const cloud *c, int axis, double *low, double *high) {
+static lierne_status bounds(const lierne_cloud *c, int axis, double *low, double *high) {
     *low = INFINITY;
     *high = -INFINITY;
     for (int64_t i = 0; i < c->nrows; i++) {
-        double p = coordinate(c, i, axis);
+        double p = lierne_cloud_coordinate(c, i, axis);
         if (!isfinite(p)) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "position %c of row %lld is %g, not finite",
                                "xyz"[axis], (long long)i, p);
@@ -68,7 +53,7 @@ static lierne_status bounds(const cloud *c, int axis, double *low, double *high)
 }
 
 /* One extent for all axes keeps cells cubes. */
-static lierne_status measure(cloud *c) {
+static lierne_status measure(lierne_cloud *c) {
     c->extent = rounded(c, 1e-8);
     for (int axis = 0; axis < AXES && c->nrows > 0; axis++) {
         double high;
@@ -83,10 +68,10 @@ static lierne_status measure(cloud *c) {
     return LIERNE_OK;
 }
 
-static lierne_status open_cloud(cloud *c, const void *positions, lierne_dtype dtype,
+lierne_status lierne_cloud_open(lierne_cloud *c, const void *positions, lierne_dtype dtype,
                                 int64_t nrows) {
     size_t bytes;
-    *c = (cloud){.positions = positions, .dtype = dtype, .nrows = nrows};
+    *c = (lierne_cloud){.positions = positions, .dtype = dtype, .nrows = nrows};
     if (dtype != LIERNE_DTYPE_F32 && dtype != LIERNE_DTYPE_F64) {
         const char *name = lierne_dtype_name(dtype);
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "dtype of positions is %d (%s), must be f32 or f64",
@@ -102,8 +87,8 @@ static lierne_status open_cloud(cloud *c, const void *positions, lierne_dtype dt
 }
 
 /* At most CELLS - 1 without clamping: rounding keeps order, so no quotient exceeds 1. */
-static uint32_t cell(const cloud *c, int64_t row, int axis) {
-    double offset = rounded(c, coordinate(c, row, axis) - c->low[axis]);
+static uint32_t cell(const lierne_cloud *c, int64_t row, int axis) {
+    double offset = rounded(c, lierne_cloud_coordinate(c, row, axis) - c->low[axis]);
     double fraction = rounded(c, offset / c->extent);
     return (uint32_t)rounded(c, fraction * (CELLS - 1));
 }
@@ -116,7 +101,7 @@ static uint32_t spread(uint32_t bits) {
     return (bits | bits << 2) & 0x09249249;
 }
 
-static uint32_t code_of(const cloud *c, int64_t row) {
+static uint32_t code_of(const lierne_cloud *c, int64_t row) {
     return spread(cell(c, row, 0)) | spread(cell(c, row, 1)) << 1 | spread(cell(c, row, 2)) << 2;
 }
 
@@ -132,7 +117,7 @@ static void deal(int32_t *owner, const lierne_keyed *curve, int64_t n, int world
     }
 }
 
-static lierne_status deal_curve(int32_t *owner, const cloud *c, int world) {
+static lierne_status deal_curve(int32_t *owner, const lierne_cloud *c, int world) {
     size_t n = (size_t)c->nrows;
     lierne_keyed *curve = NULL, *spare = NULL;
     lierne_status status = lierne_alloc_unset(&curve, n, sizeof *curve);
@@ -151,8 +136,8 @@ static lierne_status deal_curve(int32_t *owner, const cloud *c, int world) {
 
 lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, int world) {
     LIERNE_PUBLIC_CALL();
-    LIERNE_TRY(check_rows(owner, owner, nrows));
-    LIERNE_TRY(check_world(world));
+    LIERNE_TRY(lierne_partition_check_rows(owner, owner, nrows));
+    LIERNE_TRY(lierne_partition_check_world(world));
     int64_t row = 0;
     for (int rank = 0; row < nrows; rank++) {
         int64_t end = lierne_share(nrows, world, (int64_t)rank + 1);
@@ -166,10 +151,10 @@ lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, int world) {
 lierne_status lierne_partition_morton(int32_t *owner, const void *positions, lierne_dtype dtype,
                                       int64_t nrows, int world) {
     LIERNE_PUBLIC_CALL();
-    cloud c;
-    LIERNE_TRY(check_rows(owner, positions, nrows));
-    LIERNE_TRY(check_world(world));
-    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows));
+    lierne_cloud c;
+    LIERNE_TRY(lierne_partition_check_rows(owner, positions, nrows));
+    LIERNE_TRY(lierne_partition_check_world(world));
+    LIERNE_TRY(lierne_cloud_open(&c, positions, dtype, nrows));
     if (world > 1 && nrows > world) {
         return deal_curve(owner, &c, world);
     }
@@ -182,9 +167,9 @@ lierne_status lierne_partition_morton(int32_t *owner, const void *positions, lie
 lierne_status lierne_partition_morton_codes(uint32_t *codes, const void *positions,
                                             lierne_dtype dtype, int64_t nrows) {
     LIERNE_PUBLIC_CALL();
-    cloud c;
-    LIERNE_TRY(check_rows(codes, positions, nrows));
-    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows));
+    lierne_cloud c;
+    LIERNE_TRY(lierne_partition_check_rows(codes, positions, nrows));
+    LIERNE_TRY(lierne_cloud_open(&c, positions, dtype, nrows));
     for (int64_t i = 0; i < nrows; i++) {
         codes[i] = code_of(&c, i);
     }

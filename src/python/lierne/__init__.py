@@ -13,7 +13,8 @@ with the C message (lierne.errors). For PyTorch there is lierne.torch."""
 from lierne._binding import VERSION as __version__
 from lierne._library import Error, lib, text
 from lierne import errors, hangs, schedules
-from lierne.collectives import (all_gather, all_reduce, all_to_all, barrier, broadcast, partition_morton,
+from lierne.collectives import (all_gather, all_reduce, all_to_all, barrier, broadcast, partition_bisect,
+                                partition_morton,
                                 partition_morton_codes, partition_split, reduce_scatter)
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
@@ -40,5 +41,5 @@ __all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", 
            "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "Shard", "ShardRows", "ShardSegments",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest", "errors",
-           "find_image_runs", "hangs", "partition_morton", "partition_morton_codes", "partition_split",
+           "find_image_runs", "hangs", "partition_bisect", "partition_morton", "partition_morton_codes", "partition_split",
            "reduce_scatter", "schedules", "simulate"]

@@ -93,6 +93,22 @@ def partition_morton(positions, world):
     return _along_morton(lib.lierne_partition_morton, positions, "int32", world)
 
 
+def partition_bisect(positions, world, costs=None):
+    """Owners by recursive coordinate bisection, mostly with fewer ghosts than along the curve. positions:
+    (nrows, 3), float32 or float64. costs: None for equally many rows, or a number of at least 0 for each, of
+    which every rank gets as much as a row allows."""
+    if costs is not None:
+        costs = np.ascontiguousarray(costs, np.int64)
+        sized("costs", costs, len(positions))
+    at = ffi.NULL if costs is None else ffi.cast("int64_t *", costs.ctypes.data)
+    positions = np.ascontiguousarray(positions)
+    sized("positions", positions, 3 * len(positions))
+    owner = np.zeros(len(positions), np.int32)
+    call(lib.lierne_partition_bisect, ffi.cast("int32_t *", owner.ctypes.data),
+         ffi.cast("void *", positions.ctypes.data), dtype_number(positions.dtype), at, len(positions), world)
+    return owner
+
+
 def partition_morton_codes(positions):
     """The code of each row along that curve: a numpy array of uint32, 10 bits per axis."""
     return _along_morton(lib.lierne_partition_morton_codes, positions, "uint32")
