@@ -123,37 +123,63 @@ int test_device_urgent_streams(void) {
     return atomic_load(&urgent_streams);
 }
 
-/* How often it was recorded, and the last of these that a stream has passed. */
+/* How often it was recorded, and the last of these that a stream has passed. As in CUDA, an event
+ * may be destroyed before streams have passed it: what is enqueued keeps it. */
 typedef struct event {
     atomic_long recorded, passed;
+    atomic_int users;
 } event;
+typedef struct handle { /* counted as the library's memory */
+    event *event;
+} handle;
 
 typedef struct mark {
     event *event;
     long number;
 } mark;
 
+static void drop(event *e) {
+    if (atomic_fetch_sub(&e->users, 1) == 1) {
+        free(e);
+    }
+}
+
 static lierne_status event_create(void **out) {
-    event *e = NULL;
-    lierne_status status = lierne_alloc(&e, 1, sizeof *e);
-    *out = e;
+    handle *h = NULL;
+    lierne_status status = lierne_alloc(&h, 1, sizeof *h);
+    if (h) {
+        h->event = require(calloc(1, sizeof *h->event));
+        h->event->users = 1;
+    }
+    *out = h;
     return status;
+}
+
+static void event_destroy(void *self) {
+    drop(((handle *)self)->event);
+    lierne_mem_free(self);
+}
+
+static void add_mark(void *stream, void (*run)(void *data), event *e, long number) {
+    const mark m = {e, number};
+    atomic_fetch_add(&e->users, 1);
+    test_device_stream_add(stream, run, &m, sizeof m);
 }
 
 static void run_mark(void *data) {
     const mark *m = data;
     atomic_store(&m->event->passed, m->number);
+    drop(m->event);
 }
 
 static lierne_status event_record(void *stream, void *self) {
-    event *e = self;
-    const mark m = {e, atomic_fetch_add(&e->recorded, 1) + 1};
-    test_device_stream_add(stream, run_mark, &m, sizeof m);
+    event *e = ((handle *)self)->event;
+    add_mark(stream, run_mark, e, atomic_fetch_add(&e->recorded, 1) + 1);
     return LIERNE_OK;
 }
 
 static lierne_status event_query(void *self, bool *passed) {
-    event *e = self;
+    event *e = ((handle *)self)->event;
     *passed = atomic_load(&e->passed) == atomic_load(&e->recorded);
     return LIERNE_OK;
 }
@@ -164,12 +190,12 @@ static void run_wait(void *data) {
     while (atomic_load(&m->event->passed) < m->number) {
         sched_yield();
     }
+    drop(m->event);
 }
 
 static lierne_status stream_wait(void *stream, void *self) {
-    event *e = self;
-    const mark m = {e, atomic_load(&e->recorded)};
-    test_device_stream_add(stream, run_wait, &m, sizeof m);
+    event *e = ((handle *)self)->event;
+    add_mark(stream, run_wait, e, atomic_load(&e->recorded));
     return LIERNE_OK;
 }
 
@@ -202,11 +228,11 @@ const lierne_stream_driver test_device_stream_driver = {
     .required = true,
     .detached = true,
     .fence_create = event_create,
-    .fence_destroy = lierne_mem_free,
+    .fence_destroy = event_destroy,
     .begin = begin,
     .finish = event_record,
     .event_create = event_create,
-    .event_destroy = lierne_mem_free,
+    .event_destroy = event_destroy,
     .event_record = event_record,
     .event_query = event_query,
     .epochs_create = test_epochs_create,
