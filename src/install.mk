@@ -45,7 +45,7 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
 	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :
 	$(foreach file,$(CMAKE),sed -e 's|@VERSION@|$(VERSION)|' -e 's|@SOMAJOR@|$(SOMAJOR)|' \
-	-e "s|@INCLUDE@|$$(realpath -m --relative-to='$(cmakedir)' '$(includedir)')|" \
+	-e 's|@CJSON@|$(strip $(CJSON))|' -e "s|@INCLUDE@|$$(realpath -m --relative-to='$(cmakedir)' '$(includedir)')|" \
 	src/$(file).in >$(DESTDIR)$(cmakedir)/$(file) &&) :
 
 uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)

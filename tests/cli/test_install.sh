@@ -172,6 +172,24 @@ if command -v cmake >/dev/null && command -v g++ >/dev/null; then
     ! consumers no_mpi -DWITH_MPI=ON >/dev/null && grep -q 'lierne has no component mpi here' "$work/log"
     verdict $? "CMake says that there is no liblierne_mpi: $(cat "$work/log")"
     has_mpi && mv "$work"/liblierne_mpi.so.* "$work/moved/lib"
+    ! consumers unknown "$with_mpi" -DMORE=mpl >/dev/null && grep -q 'lierne has no component mpl (components: mpi, cuda' "$work/log"
+    verdict $? "CMake rejects an unknown component: $(cat "$work/log")"
+    more=static$(has cuda && echo ';cuda')$(has nccl && echo ';nccl')
+    consumers more -DWITH_MPI=OFF "-DMORE=$more"
+    verdict $? "CMake has the components $more"
+    for name in ${more//;/ }; do
+        same "CMake consumer of lierne::$name" "0 wrong" "$(timeout 600 "$work/more/consumer_$name" | tail -n 1)"
+    done
+    ! readelf -d "$work/more/consumer_static" | grep -q 'NEEDED.*liblierne'
+    verdict $? "CMake consumer of lierne::static needs no liblierne"
+    if has_mpi; then # the manual's lines as they stand
+        mkdir "$work/manual"
+        sed -n '/^```cmake$/,/^```$/{/^```/d;p}' docs/install.md >"$work/manual/CMakeLists.txt"
+        cp tests/cli/consumer_mpi.c "$work/manual/program.c"
+        cmake -S "$work/manual" -B "$work/manual/build" "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1 &&
+            cmake --build "$work/manual/build" >>"$work/log" 2>&1
+        verdict $? "the CMake lines of docs/install.md: $(tail -n 5 "$work/log")"
+    fi
     for name in c cxx; do
         same "CMake consumer in $name" "0 wrong" "$(timeout 600 "$work/cmake/consumer_$name" | tail -n 1)"
     done
