@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "lierne/sim.h"
 #include "routing.h"
+#include "seeds.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -210,13 +211,10 @@ static void run_seed(uint64_t seed) {
     lierne_layout_destroy(layouts[1]);
 }
 
-/* LIERNE_SEED=n runs one seed, LIERNE_SEEDS=n so many. */
 Test(packed, random_pairs_of_layouts) {
-    const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
-    uint64_t first = one ? strtoull(one, NULL, 10) : 0;
-    uint64_t end = one ? first + 1 : many ? strtoull(many, NULL, 10) : SEEDS;
+    seed_range seeds = test_seeds(SEEDS);
     size_t live = lierne_mem_live();
-    for (uint64_t seed = first; seed < end; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         run_seed(seed);
     }
     cr_assert_eq(lierne_mem_live(), live);
@@ -295,13 +293,11 @@ static void run_updates(uint64_t seed) {
     lierne_layout_destroy(layouts[1]);
 }
 
-/* Sequences of updates of one plan. LIERNE_SEED and LIERNE_SEEDS as above, for a tenth of them. */
+/* Sequences of updates of one plan: a tenth of the seeds. */
 Test(packed, random_updates) {
-    const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
-    uint64_t first = one ? strtoull(one, NULL, 10) : 0;
-    uint64_t end = one ? first + 1 : many ? strtoull(many, NULL, 10) / 10 : SEEDS / 10;
+    seed_range seeds = test_seeds(SEEDS);
     size_t live = lierne_mem_live();
-    for (uint64_t seed = first; seed < end; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed += 10) {
         run_updates(seed);
     }
     cr_assert_eq(lierne_mem_live(), live);
