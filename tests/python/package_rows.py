@@ -242,6 +242,15 @@ class Rows(unittest.TestCase):
                 plan.update(many, many)
             with self.assertRaisesRegex(lierne.errors.CountError, "image"):
                 lierne.find_image_runs([0, 4], [0, 3], [9, 9, 7, 7], 9)
+            with self.assertRaisesRegex(TypeError, "cu_seqlens has dtype float64, must have integers"):
+                lierne.Packing([0, 4.5])
+            with self.assertRaisesRegex(TypeError, "runs has dtype float64, must have integers"):
+                bridge.update(images, first, [[0, 0, 0, 0, 1.5]])
+            with self.assertRaisesRegex(TypeError, "image_id is None, must be an integer"):
+                lierne.find_image_runs([0, 2], [0, 1], [9, 7], None)
+            with self.assertRaisesRegex(ValueError, "partial_dims has 'tp', must be of the dims of dst: cp"):
+                lierne.PackedBridge(context, layout(images, {"cp": lierne.ShardSegments(0)}),
+                                    layout(lierne.Packing([0, 0], align=4), zigzag), partial_dims=["tp"])
             with self.assertRaisesRegex(ValueError, "store is 'full', must be one of padded, unpadded"):
                 lierne.Packing([0, 4], store="full")
             with self.assertRaisesRegex(ValueError, "owner has 2 entries, must have 1"):

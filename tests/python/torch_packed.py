@@ -141,6 +141,9 @@ def packed_bridge():
             same(bridge(x.detach(), into=text.detach()[:, None]), expected, "embeddings [rows, 1, hidden]")
             raises(TypeError, "that of the plan", lambda: bridge(x.detach(), into=text.detach().float()))
             raises(ValueError, "into has shape", lambda: bridge(x.detach(), into=text.detach()[:1, :2]))
+        raises(TypeError, "cu_seqlens_q has dtype float32, must have integers", lambda: bridge.update(
+            {"cu_seqlens_q": torch.tensor([0.0, 4.5])}, boundaries(images), image_owner, owner, input_ids=ids,
+            image_id=IMAGE))
         raises(lierne.errors.CountError, "rows", lambda: bridge.update(
             params(lengths, 4), boundaries([*images, 1]), [*image_owner, 0], owner, input_ids=ids, image_id=IMAGE))
 

@@ -7,6 +7,7 @@ microbatch (lierne/packing.h is the manual).
     plan = lierne.Redistribute(context, zigzag, whole, max_segments=4096, max_rows=65536)
     plan.update(next_packing, next_packing)      # every microbatch, on each rank alone
 """
+import numbers
 import zlib
 
 import numpy as np
@@ -19,12 +20,15 @@ _ORDERS = {"sample_major": lib.LIERNE_ROW_ORDER_SAMPLE_MAJOR, "sequence_major": 
 _RUN = ("image", "row", "segment", "position", "length")
 
 
-def on_host(what, values, dtype=None):
-    """Values as an array; those of a GPU are a TypeError."""
+def on_host(what, values):
+    """Integers as an int64 array; other numbers, and those of a GPU, are a TypeError."""
     if getattr(getattr(values, "device", None), "type", "cpu") != "cpu":
         raise TypeError(f"{what} is on {values.device}, must be in memory of the host: a copy would wait for the "
                         "stream")
-    return np.asarray(values, dtype)
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{what} has dtype {array.dtype}, must have integers")
+    return array.astype(np.int64, copy=False)
 
 
 def _boundaries(what, values):
@@ -80,7 +84,7 @@ class Packing:
 
 def read_runs(runs):
     """Runs as a list of dicts of the fields of lierne_image_run: from an array [n, 5] or a list of rows."""
-    rows = np.asarray(runs, np.int64)
+    rows = on_host("runs", runs)
     if rows.size and (rows.ndim != 2 or rows.shape[1] != len(_RUN)):
         raise ValueError(f"runs have shape {rows.shape}, must have 5 columns: {', '.join(_RUN)}")
     return [dict(zip(_RUN, map(int, row))) for row in rows.reshape(-1, len(_RUN))]
@@ -92,6 +96,8 @@ def find_image_runs(cu_seqlens, cu_image_rows, ids, image_id):
     there are more or fewer such tokens than rows."""
     segments, images = segments_of(cu_seqlens), segments_of(cu_image_rows)
     ids = np.ascontiguousarray(_boundaries("ids", ids) if np.size(ids) else np.zeros(0), np.int64)
+    if not isinstance(image_id, numbers.Integral):
+        raise TypeError(f"image_id is {image_id!r}, must be an integer")
     sized("ids", ids, segments.at.cu_seqlens[segments.at.nsegments])
     most = int((ids == image_id).sum())
     runs, count = ffi.new("lierne_image_run[]", max(most, 1)), ffi.new("size_t *")

@@ -248,6 +248,9 @@ class PackedBridge(Plan):
     def __init__(self, context, src, dst, runs=(), allow_unused=False, allow_repeat=False, partial_dims=(),
                  max_inflight=1, routing="auto", group=None, max_segments=0, max_rows=0, max_runs=0):
         runs, names = read_runs(runs), list(dst.grid.dims())
+        for name in partial_dims:
+            if name not in names:
+                raise ValueError(f"partial_dims has {name!r}, must be of the dims of dst: {', '.join(names)}")
         spec = Spec("lierne_packed_bridge_spec", src=handle(src, "layout"), dst=handle(dst, "layout"), runs=runs,
                     nruns=len(runs), allow_unused=bool(allow_unused), allow_repeat=bool(allow_repeat),
                     partial_dims=sum(1 << names.index(name) for name in partial_dims), max_inflight=max_inflight,

@@ -23,7 +23,7 @@ from lierne.torch import Operation, before_update, checked, grid
 
 def _field(params, name):
     value = params.get(name) if isinstance(params, dict) else getattr(params, name, None)
-    return None if value is None else on_host(name, value, np.int64)
+    return None if value is None else on_host(name, value)
 
 
 def packing_of(params, total_tokens=None, **options):
@@ -137,7 +137,7 @@ class PackedBridge:
         self.plan.update(src, dst, runs)
         self._operation.updated()
         self.step += 1
-        self._mark(dst, boundaries, np.asarray(runs, np.int64).reshape(-1, 5))
+        self._mark(dst, boundaries, on_host("runs", runs).reshape(-1, 5))
 
     def _mark(self, packing, boundaries, runs):
         """tokens: of each row of this rank's output, -1 for padding. mask: which rows are image rows."""
