@@ -70,9 +70,8 @@ def main():
     with lierne.torch.context(over="node") as context:
         at_home, balanced = train(context, "caller"), train(context, "shed")
     same = all(torch.equal(a, b) for a, b in zip(at_home[0] + at_home[1], balanced[0] + balanced[1]))
-    if dist.get_rank() == 0:
-        print(f"idle: {100 * at_home[2]:.1f} % where images stay, {100 * balanced[2]:.1f} % balanced")
-        print(f"weights and embeddings have {'the same' if same else 'OTHER'} bits")
+    print(f"rank {dist.get_rank()}: idle: {100 * at_home[2]:.1f} % where images stay, {100 * balanced[2]:.1f} % "
+          f"balanced; weights and embeddings have {'the same' if same else 'OTHER'} bits", flush=True)
     dist.destroy_process_group()
     if not same:
         raise SystemExit(1)
