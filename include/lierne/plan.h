@@ -234,15 +234,15 @@ typedef struct lierne_retyped_spec {
  * equal.
  *
  * Collective; the ranks agree and exchange nothing else, and wait for one another where planning
- * `like` did. The new plan shares the lists of `like`
- * and is otherwise independent: either may be destroyed first, and the new plan keeps its rows
- * where `like` is updated. It has no lists of its own (lierne_plan_get_graph_lists), cannot be
- * serialized or updated, and is of kind "retyped"; its report has no estimated times. Coalesced
- * with `like`, both travel in one message per peer. dtype, width and max_inflight must be the same
- * on every rank. Errors: INVALID (NULL, size, width, strides, dtype, max_inflight; `like` is of
- * another kind, divides the last axis, owns an output, or has segments that change; a dtype without
- * sums for a plan that sums; balanced routes or shares of a sum that end within a row), OVERFLOW,
- * NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
+ * `like` did. The new plan shares the lists of `like` and is otherwise independent: either may be
+ * destroyed first, and the new plan keeps its rows where `like` is updated. It has no lists of its
+ * own (lierne_plan_get_graph_lists), cannot be serialized or updated, and is of kind "retyped"; its
+ * report has no estimated times. Coalesced with `like`, both travel in one message per peer. dtype,
+ * width and max_inflight must be the same on every rank. Errors: INVALID (NULL, size, width,
+ * strides, dtype, max_inflight; `like` is of another kind, divides the last axis, owns an output,
+ * or has segments that change; a dtype without sums for a plan that sums; balanced routes or shares
+ * of a sum that end within a row), OVERFLOW, NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT;
+ * *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *like,
                                                     const lierne_retyped_spec *spec);
 

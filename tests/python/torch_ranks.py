@@ -218,6 +218,23 @@ def rows_of_any_type_through_one_graph():
 
 
 @test
+def layouts_of_another_type():
+    """A redistribution of [4, 4, 2] whose last axis becomes another; a tensor that does not fit is no new plan."""
+    for context in contexts():
+        grid = lierne.Grid({"dp": 4})
+        src, dst = (lierne.Layout(grid, (4, 4, 2), "f64", {"dp": lierne.Shard(axis)}) for axis in (0, 1))
+        move = lierne.torch.Redistribute(context, src, dst).retyped(torch.int64, (3,))
+        whole = torch.arange(48).reshape(4, 4, 3)
+        same(move(whole[context.rank:][:1]), whole[:, context.rank:][:, :1], "other columns")
+        same(move.adjoint(whole[:, context.rank:][:, :1]), whole[context.rank:][:1], "other rows")
+        try:
+            move(whole)
+            raise AssertionError("the whole tensor")
+        except ValueError as error:
+            assert "the plan needs (1, 4, 3)" in str(error), error
+
+
+@test
 def works_overlap_and_equal_blocking_calls():
     for context in contexts():
         move = bridge(context, max_inflight=2)

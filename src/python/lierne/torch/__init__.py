@@ -142,7 +142,7 @@ class Operation:
         self.group = getattr(context, "group", group)
         self._tag = self._first_tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
-        self._retyped, self._row_shape = {}, getattr(plan, "row_shape", None) if context is not None else None
+        self._retyped, self._row_shape = {}, _row_shape_of(plan) if context is not None else None
         self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
@@ -295,6 +295,12 @@ class Operation:
 
         finish.borrowed = source  # until the request has ended
         return finish
+
+
+def _row_shape_of(plan):
+    """The shape of a row of a plan whose buffers are rows; None of another, whose last axes may be one."""
+    shape = getattr(plan, "row_shape", None)
+    return shape if shape is not None and len(plan.shapes()[0]) == 1 + len(shape) else None
 
 
 def _shares_forward(plan, routed):
