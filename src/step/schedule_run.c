@@ -154,6 +154,28 @@ static lierne_status advance_all(lierne_run *run, bool *moved) {
     return LIERNE_OK;
 }
 
+/* Completes what streams have passed. The last operations are asked first: an operation that a
+ * stream passes meanwhile must not end before one that it comes after. */
+static lierne_status complete_passed(lierne_run *run, int64_t now, bool *moved) {
+    for (int i = count(run) - 1; run->unpassed > 0 && i >= 0; i--) {
+        lierne_run_operation *o = &run->operations[i];
+        if (o->queued && o->ended == 0) {
+            LIERNE_TRY(lierne_run_streams_look(&o->passed, run, i, true));
+        }
+    }
+    for (int i = 0; run->unpassed > 0 && i < count(run); i++) {
+        lierne_run_operation *o = &run->operations[i];
+        if (o->queued && o->ended == 0 && o->passed) {
+            /* A stream also passes what a transport gave up there. */
+            LIERNE_TRY(lierne_context_look(run->context));
+            *moved = true;
+            run->unpassed--;
+            complete_operation(run, i, now);
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* What streams have passed since the last look. */
 static lierne_status look(lierne_run *run, bool *moved) {
     int64_t now = lierne_recorder_nanoseconds();
@@ -166,19 +188,7 @@ static lierne_status look(lierne_run *run, bool *moved) {
             *moved |= passed;
         }
     }
-    for (int i = 0; run->unpassed > 0 && i < count(run); i++) {
-        if (run->operations[i].queued && run->operations[i].ended == 0) {
-            LIERNE_TRY(lierne_run_streams_look(&passed, run, i, true));
-            if (passed) {
-                /* A stream also passes what a transport gave up there. */
-                LIERNE_TRY(lierne_context_look(run->context));
-                *moved = true;
-                run->unpassed--;
-                complete_operation(run, i, now);
-            }
-        }
-    }
-    return LIERNE_OK;
+    return complete_passed(run, now, moved);
 }
 
 static bool finished(const lierne_run *run) {

@@ -18,6 +18,7 @@ typedef struct lierne_run_operation {
     bool free;   /* it is not held, or was resumed */
     bool turn;   /* its queue has come to it */
     bool queued; /* the queue goes on behind it: it is complete, or its stream will have it so */
+    bool passed; /* its stream has, as far as the last look saw */
 } lierne_run_operation;
 
 /* run_thread.c */

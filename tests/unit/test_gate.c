@@ -150,3 +150,63 @@ Test(gate, stays_shut_on_one_stream, .timeout = 120) {
         stays_shut(world);
     }
 }
+
+/* Streams that pass everything between two questions of one look. */
+static int questions;
+static lierne_status answer_late(void *event, bool *passed) {
+    (void)event;
+    *passed = questions-- <= 0;
+    return LIERNE_OK;
+}
+
+enum { STEPS = 5, LOOKS = 3 };
+
+static void run_steps(lierne_context *context, int late) {
+    lierne_schedule *schedule;
+    lierne_run *run;
+    const lierne_run_spec spec = {.size = sizeof spec};
+    void *out[STEPS] = {NULL};
+    int done = 0;
+    assert_ok(lierne_schedule_create(&schedule, 0));
+    for (int i = 0; i < STEPS; i++) {
+        lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+        int index;
+        o.kind = LIERNE_OPERATION_LOCAL;
+        o.group = -1;
+        assert_ok(lierne_schedule_add_operation(&index, schedule, &o));
+    }
+    assert_ok(lierne_schedule_freeze(schedule));
+    assert_ok(lierne_run_create(&run, context, schedule, &spec));
+    questions = late;
+    assert_ok(lierne_run_begin(run, out, (const void *const *)out));
+    while (!done) {
+        assert_ok(lierne_run_test(&done, run));
+    }
+    for (int i = 1; i < STEPS; i++) {
+        lierne_run_event before = {.size = sizeof before}, after = {.size = sizeof after};
+        assert_ok(lierne_run_get_event(&before, run, i - 1));
+        assert_ok(lierne_run_get_event(&after, run, i));
+        cr_assert(0 < before.ended && before.ended <= after.begun,
+                  "after %d questions: operation %d ends at %.9g, the next begins at %.9g", late,
+                  i - 1, (double)before.ended, (double)after.begun);
+    }
+    assert_ok(lierne_run_end(run));
+    assert_ok(lierne_run_destroy(run));
+    lierne_schedule_destroy(schedule);
+}
+
+Test(gate, a_queue_keeps_its_order_whenever_the_host_looks) {
+    static lierne_stream_driver late;
+    lierne_sim *sim;
+    memory = test_device_stream_memory();
+    late = test_device_stream_driver;
+    late.event_query = answer_late;
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
+    lierne_context *context = lierne_sim_get_context(sim, 0);
+    context->memory = &memory;
+    context->stream_driver = &late;
+    for (int i = 0; i < 2 * STEPS * LOOKS; i++) {
+        run_steps(context, i);
+    }
+    assert_ok(lierne_sim_destroy(sim));
+}
