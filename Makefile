@@ -4,7 +4,7 @@
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; B=folder for what is built; T=NAME for t;
 # GOLDEN_DIR=path for golden; SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain
 # ("8 ranks"), after "--csv" as CSV, for bench; LINKS_ARGS="400 OUT.csv" for bench-links; MODEL_ARGS=long for
-# model; RUNPATH= for libraries without one; CUDA_HOME=none, NCCL_HOME=none, MPICC=none to build without;
+# model; RUNPATH= for libraries without one; CUDA=0, MPI=0 to build, test and install without, NCCL_HOME=none;
 # PYTHON for python and wheel; CC, CFLAGS, CPPFLAGS, LDFLAGS, MPICC, MPIRUN as usual: what lierne itself needs
 # is added to them; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
 
@@ -33,6 +33,15 @@ export OMPI_MCA_btl_base_warn_component_unused := 0
 ifneq ($(origin CC),default)
 export OMPI_CC := $(CC)
 export MPICH_CC := $(CC)
+endif
+
+# Also what these call, and tests, which run make again, has it.
+ifeq ($(CUDA),0)
+override export CUDA_HOME := none
+endif
+ifeq ($(MPI),0)
+override export MPICC := none
+override export MPIRUN := none
 endif
 
 # What is there; nothing of it is required. CUDA: nvcc below CUDA_HOME, on the path, in the default
@@ -80,6 +89,9 @@ SO      := $(B)/liblierne.so.$(VERSION)
 CUDASO  := $(if $(CUDA_SRC),$(B)/liblierne_cuda.so.$(VERSION))
 NCCLSO  := $(if $(NCCL_SRC),$(B)/liblierne_nccl.so.$(VERSION))
 SHARED  := $(SO) $(MPILIB:.a=.so.$(VERSION)) $(CUDASO) $(NCCLSO)
+# What an earlier make left and this one is to go without is removed: tests and packages take what they find.
+MADE     = $(RUN) $(MPILIB) $(foreach so,$(SHARED),$(so) $(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
+MAKEABLE = $(wildcard $(addprefix $(B)/,lierne-run liblierne_mpi.* liblierne_cuda.* liblierne_nccl.*))
 
 # One command compiles, one links. COMPILER, MORE_CPPFLAGS, WRAPS and LIBS are set by folder; FAST is for
 # copies and sums, where the time goes, unless CFLAGS are those of somebody who debugs.
@@ -110,14 +122,14 @@ MAKE_SO  = $(Q)$(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared \
 PYTHON  ?= $(or $(wildcard $(B)/venv/bin/python),python3)
 # As many jobs as cores, where nobody asked for another number.
 JOBS     = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
-DEPS_SH  = @DEPS=$(DEPS) B=$(B) sh tests/deps.sh
+DEPS_SH  = @DEPS=$(DEPS) B=$(B) MPI=$(MPI) sh tests/deps.sh
 # announce NAME,OBJECTS: what a first build compiles.
 missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
 announce = @[ $(call missing,$(2)) = 0 ] || \
 	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
-.PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-long check-torch \
-	clean deb demo deps format fuzz golden help hooks install model mutants pictures python sanitize scale site t \
-	tests torch uninstall wheel always
+.PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
+	check-torch clean deb demo deps format fuzz golden help hooks install model mutants pictures python sanitize \
+	scale sdist site t tests torch uninstall wheel always
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -131,6 +143,7 @@ ALL_OBJ := $(call obj,$(LIB_SRC) $(MPI_SRC) $(CUDA_SRC) $(NCCL_SRC) $(TOOL_SRC) 
 announce-all:
 	$(if $(filter tests,$(MAKECMDGOALS)),,$(call announce,libraries and command,$(ALL_OBJ)))
 all: announce-all $(LIB) $(TOOL) $(MPILIB) $(RUN) $(SHARED) ## build the libraries and the command
+	@rm -f $(filter-out $(MADE),$(MAKEABLE))
 	@echo "built $(patsubst lib%.so.$(VERSION),lib%$(comma),$(notdir $(SHARED))) and the command;" \
 		"CUDA: $(or $(NVCC),not found)$(comma) not needed"
 
@@ -154,8 +167,11 @@ hooks: ## check commits before they are made: format and words of staged files, 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
 
-wheel: python ## build the Python wheel in build/dist (needs pip; setuptools 70.1, or PyPI)
+wheel: python ## build the Python wheel in build/dist (needs pip; setuptools 77, or PyPI)
 	@PYTHON=$(PYTHON) sh src/python/wheel.sh $(B)
+
+sdist: ## pack the Python source distribution in build/dist (needs the package build)
+	@mkdir -p $(B) && PYTHON=$(PYTHON) sh src/python/sdist.sh $(B)
 
 check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
 	$(DEPS_SH) ensurepip
@@ -178,6 +194,9 @@ deb: ## build Debian packages in build/deb and check them with lintian (installs
 
 check-long: tests ## what takes too long for check: all random cases on streams, 1,200 hangs (20 minutes)
 	@MPIRUN="$(if $(HAVE_MPI),$(MPIRUN))" bash tests/long.sh $(B)
+
+check-install: tests ## packages, parts and builds as users make them, each anew (needs PyPI; 15 minutes)
+	@bash tests/check_install.sh $(B)
 
 model: ## check protocols in all interleavings, with Spin (3 minutes)
 	$(DEPS_SH) spin
@@ -240,6 +259,8 @@ $(NCCLSO): $(call obj,$(NCCL_SRC)) $(CUDASO) $(SO) src/liblierne_nccl.map
 	$(MAKE_SO)
 $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(LINK)
+# Libraries of a moved tree or of a wheel are beside bin/.
+$(TOOL): private LIBS := $(RUNPATH:%=-Wl$(comma)--enable-new-dtags -Wl$(comma)-rpath$(comma)'%/../lib')
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/tool/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(LINK)
 $(B)/lierne-run: private COMPILER := $(MPICC)

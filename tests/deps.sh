@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the missing packages that building and testing need, and names them; then makes $B/venv for the
 # Python tests (venv.sh). Arguments: further commands, whose packages mostly have their names.
-# DEPS=0: only names what is missing, and fails if something is but Python's modules. deps.sh demo fails
+# MPI=0: without MPI. DEPS=0: only names what is missing, and fails if something is but Python's modules. deps.sh demo fails
 # then only if the demo cannot do without it: the compiler, make and cJSON. It needs no Python.
 set -eu
 missing=
@@ -41,8 +41,10 @@ need make make
 need cc gcc
 need g++ g++ # the public headers are tested from C++ too
 need pkg-config pkg-config
-need mpicc libopenmpi-dev
-need mpirun openmpi-bin
+[ "${MPI:-}" = 0 ] || {
+    need mpicc libopenmpi-dev
+    need mpirun openmpi-bin
+}
 need git git
 for command in "$@"; do
     case $command in

@@ -36,6 +36,18 @@ verdict $? "NCCL_HOME=none of the command line builds without NCCL"
 got=$(PATH="$toolkit/bin:$PATH" dry all CUDA_HOME=none)
 ! has "$got" "nvcc|liblierne_cuda"
 verdict $? "CUDA_HOME=none of the command line builds without CUDA: $(grep -m1 -E 'nvcc|liblierne_cuda' <<<"$got")"
+others='nvcc |mpicc|/liblierne_(mpi|cuda|nccl)|/lierne_(mpi|cuda|nccl)\.pc|lierne-run |lierne/(mpi|cuda|nccl)\.h'
+has "$(dry install CUDA_HOME="$toolkit")" "$others"
+verdict $? "a build with all has what CUDA=0 MPI=0 leave out"
+for target in all tests install; do
+    got=$(dry "$target" CUDA_HOME="$toolkit" CUDA=0 MPI=0)
+    ! has "$got" "$others"
+    verdict $? "CUDA=0 MPI=0 reach $target: $(grep -m1 -E -- "$others" <<<"$got")"
+done
+printf '%s\n' 'include Makefile' 'seen: ; @echo "$$CUDA_HOME $$MPICC $$MPIRUN"' >"$work/seen.mk"
+got=$(make -s -f "$work/seen.mk" "B=$work/dry" CUDA=0 MPI=0 MPIRUN=srun seen)
+[ "$got" = "none none none" ]
+verdict $? "what tests run has CUDA=0 and MPI=0, too: $got"
 
 got=$(dry "$work/dry/golden" LDFLAGS=-Lnowhere CPPFLAGS=-DHERS CFLAGS=-O1 CUDA_HOME=none)
 has "$got" "-Lnowhere.* -Wl,--wrap=lierne_plan_forward.* -o $work/dry/golden"
