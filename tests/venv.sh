@@ -13,7 +13,7 @@ shift
 packages="cffi jsonschema numpy"
 imports="import cffi, numpy; from jsonschema import Draft202012Validator"
 if [ "$way" = torch ]; then
-    packages="$packages setuptools>=70.1 torch>=2.4"
+    packages="$packages setuptools>=77 torch>=2.4"
     imports="$imports; import torch"
 fi
 has_all() { # has_all PYTHON

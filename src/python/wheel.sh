@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packs BUILD/python (stage.sh) as a wheel in BUILD/dist. setuptools packs wheels by itself from 70.1 on;
+# Packs BUILD/python (stage.sh) as a wheel in BUILD/dist. setuptools knows the fields of licenses from 77 on;
 # where PYTHON's is older, pip fetches one for this build alone.
 # Usage: wheel.sh BUILD; PYTHON names an interpreter that has pip.
 set -eu
@@ -13,12 +13,12 @@ fail() { # fail LINE...
 "$python" -m pip --version >/dev/null 2>&1 ||
     fail "make wheel: $python has no pip: install it, or name another interpreter: make wheel PYTHON=..."
 rm -rf "$build/dist"
-if "$python" -c 'import setuptools.command.bdist_wheel' 2>/dev/null; then
+if "$python" -c 'import setuptools as s; assert int(s.__version__.split(".")[0]) >= 77' 2>/dev/null; then
     "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$build/dist" "$build/python"
 else
     version=$("$python" -c 'import setuptools; print(setuptools.__version__)' 2>/dev/null || echo none)
     "$python" -m pip wheel -q --no-deps -w "$build/dist" "$build/python" >"$log" 2>&1 ||
-        fail "make wheel needs setuptools 70.1: $python has setuptools $version, and pip could not fetch one ($log)." \
-            "Install it ($python -m pip install 'setuptools>=70.1'), or name another interpreter: make wheel PYTHON=..."
+        fail "make wheel needs setuptools 77: $python has setuptools $version, and pip could not fetch one ($log)." \
+            "Install it ($python -m pip install 'setuptools>=77'), or name another interpreter: make wheel PYTHON=..."
 fi
 echo "built $(ls "$build"/dist/*.whl)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make wheel` with every setuptools: by itself from 70.1 on, else with one that pip fetches; where there is
+# `make wheel` with every setuptools: by itself from 77 on, else with one that pip fetches; where there is
 # none, two lines say what is missing. The interpreters are played, but for the last. $1: the build folder.
 set -u
 . "$(dirname "$0")/../verdict.sh"
@@ -17,7 +17,7 @@ fi
 cat >"$work/played" <<END
 #!/bin/bash
 case "\$*" in
-*import\ setuptools.command.bdist_wheel*) [[ \$(cat "\$0.setuptools") > 70 ]] ;;
+*import\ setuptools\ as\ s*) [[ \$(cat "\$0.setuptools") > 77 ]] ;;
 *'setuptools.__version__'*) cat "\$0.setuptools" ;;
 *'-m pip --version') [ "\$(cat "\$0.pip")" != missing ] ;;
 *'-m pip wheel '*)
@@ -47,7 +47,7 @@ wheel 80.9 works && grep -qx -- --no-build-isolation "$work/played.options"
 verdict $? "setuptools 80.9 packs by itself: $got $(cat "$work/played.options")"
 wheel 65.5 works && ! grep -qx -- --no-build-isolation "$work/played.options"
 verdict $? "with setuptools 65.5, pip fetches one: $got $(cat "$work/played.options")"
-! wheel 65.5 fails && short "setuptools 65.5" "needs setuptools 70.1" "PYTHON="
+! wheel 65.5 fails && short "setuptools 65.5" "needs setuptools 77" "PYTHON="
 verdict $? "setuptools 65.5 and no PyPI: $got"
 ! wheel 65.5 missing && short "has no pip" "PYTHON="
 verdict $? "no pip: $got"
@@ -58,7 +58,7 @@ if got=$(PIP_NO_INDEX=1 PYTHON=$real make -s wheel "B=$build" 2>&1); then
     listed=$("$real" -m zipfile -l "$build"/dist/*.whl)
     [[ $listed == *lierne/_binding.py* && $listed == *lierne/lib/liblierne.so.0* ]]
 else
-    short "needs setuptools 70.1" || short "has no pip"
+    short "needs setuptools 77" || short "has no pip"
 fi
 verdict $? "$real without PyPI: $got"
 verdicts

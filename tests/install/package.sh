@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# The Python package as an index takes it: wheel and source distribution pass twine, have their licenses, and
+# install into empty environments, where the command and typed programs work. $1: the build folder.
+# Needs PyPI for build, mypy and twine; python3-venv for the environments.
+set -u
+. "$(dirname "$0")/../verdict.sh"
+build=$(cd "${1:?usage: package.sh BUILD}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+tools=$build/venv-package
+if ! "$tools/bin/python" -c 'import build, mypy, twine, setuptools as s; assert s.__version__ >= "77"' 2>/dev/null; then
+    rm -rf "$tools"
+    python3 -m venv "$tools" && "$tools/bin/pip" install -q build cffi mypy numpy 'setuptools>=77' twine
+    verdict $? "build, mypy and twine from PyPI"
+fi >"$work/log" 2>&1
+PYTHON=$tools/bin/python make -s "B=$build" DEPS=0 wheel sdist >"$work/log" 2>&1
+verdict $? "make wheel sdist: $(tail -n 5 "$work/log")"
+wheel=$(echo "$build"/dist/*.whl) sdist=$(echo "$build"/dist/*.tar.gz)
+"$tools/bin/twine" check --strict "$wheel" "$sdist" >"$work/log" 2>&1
+verdict $? "twine check: $(tail -n 5 "$work/log")"
+python3 -m zipfile -e "$wheel" "$work/wheel"
+meta=$(echo "$work"/wheel/*.dist-info)
+for line in 'License-Expression: Apache-2.0 AND MIT' 'Classifier: Typing :: Typed' 'Requires-Dist: cffi>=1.15' \
+    'Description-Content-Type: text/markdown' '# lierne'; do
+    grep -qxF -- "$line" "$meta/METADATA"
+    verdict $? "the wheel says: $line"
+done
+! grep -nE '\]\(docs/|\]\(include/|^!\[' "$meta/METADATA"
+verdict $? "the description has no link into this tree"
+cmp "$meta/licenses/LICENSE" LICENSE && grep -q 'Dave Gamble' "$meta/licenses/licenses/cJSON.txt"
+verdict $? "the wheel has both licenses"
+[ -e "$work/wheel/lierne/py.typed" ]
+verdict $? "the wheel has py.typed"
+
+installed() { # installed NAME FILE: into an empty environment; then a program of its own, and the command
+    python3 -m venv "$work/$1" && "$work/$1/bin/pip" install -q "$2" >"$work/log" 2>&1
+    verdict $? "pip install of the $1: $(tail -n 5 "$work/log")"
+    (cd "$work" && "$work/$1/bin/python" -c '
+import lierne, numpy
+with lierne.Context.self() as context:
+    plan = lierne.all_reduce(context, 3, "f64")
+    assert plan.forward(numpy.array([1.0, 2.0, 3.0])).tolist() == [1.0, 2.0, 3.0]' >"$work/log" 2>&1)
+    verdict $? "a program with the $1: $(tail -n 5 "$work/log")"
+    [ "$("$work/$1/bin/lierne" --version)" = "$("$build/lierne" --version)" ]
+    verdict $? "the command of the $1"
+    "$work/$1/bin/lierne" check --quiet no-such-file.json 2>/dev/null
+    [ $? = 2 ]
+    verdict $? "the status of the command of the $1"
+    got=$(LD_LIBRARY_PATH='' ldd "$work/$1"/lib/python3*/site-packages/lierne/bin/lierne | sed -n 's/.*libcjson.* => \([^ ]*\).*/\1/p')
+    [[ $(readlink -m "$got") == "$work/$1"/* ]]
+    verdict $? "the command of the $1 takes the libcjson beside it: $got"
+}
+installed wheel "$wheel"
+installed sdist "$sdist"
+verdicts
