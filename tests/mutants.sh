@@ -204,7 +204,7 @@ judge_tests() {
 # worker N: takes mutants nobody has taken, in a copy of the tree of its own.
 worker() {
     mkdir -p "$work/$1" && cd "$work/$1" || exit 2
-    cp -a "$root"/{Makefile,README.md,docs,examples,include,kernels,src,tests,grids} .
+    cp -a "$root"/{Makefile,LICENSE,README.md,docs,examples,include,kernels,src,tests,grids} .
     mkdir build
     cp -a "$build"/{src,kernels,tests,launched,unit,golden} "$build"/flags.* "$build"/*.a build/ 2>/dev/null
     while read -r name; do

@@ -2,6 +2,7 @@
 # torchrun --nproc-per-node 4 crystal.py [FILE.poscar]
 import os
 import sys
+import typing
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,7 @@ WIDTH, LAYERS, RADIUS = 8, 3, 3.5
 QUARTZ = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/structures/quartz.poscar")
 
 
-def read(path, times):
+def read(path: str, times: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Positions, elements and cell vectors of times^3 cells; atoms are moved a little, so that symmetry
     leaves no force zero."""
     with open(path) as file:
@@ -27,7 +28,7 @@ def read(path, times):
     return at + 0.05 * noise, elements, cell * float(lines[1]) * times
 
 
-def bonds(at, cell):
+def bonds(at: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(source, target, shift of the source's image) of all pairs that are nearer than RADIUS."""
     shifts = torch.cartesian_prod(*[torch.arange(-1, 2)] * 3).double() @ cell
     length = (at[:, None, None] + shifts - at[:, None]).norm(dim=3)  # source, target, image
@@ -35,10 +36,14 @@ def bonds(at, cell):
     return source, target, shifts[image]
 
 
-def energy(at, elements, source, target, shift, ghosts_of_3=None, ghosts=None):
+def energy(at: torch.Tensor, elements: torch.Tensor, source: torch.Tensor, target: torch.Tensor, shift: torch.Tensor,
+           ghosts_of_3: typing.Any = None, ghosts: typing.Any = None) -> torch.Tensor:
     """The energy of these atoms; without exchanges, of all. source counts own atoms, then ghosts."""
     random = torch.Generator().manual_seed(2)
-    draw = lambda *shape: torch.randn(shape, generator=random, dtype=at.dtype)  # noqa: E731
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=random, dtype=at.dtype)
+
     rows = at if ghosts is None else torch.cat([at, ghosts_of_3(at)])
     length = (rows[source] + shift - at[target]).norm(dim=1, keepdim=True)
     radial = torch.exp(-(length - torch.linspace(1, RADIUS, WIDTH)) ** 2) * (1 - length / RADIUS) ** 2

@@ -7,6 +7,7 @@ layer needs each rank's tokens in one piece, whose state goes on to the next ran
 activations from one to the other and back, each step for other samples, on each rank alone. Keys, values
 and states are gathered. Loss and gradients are those of one process."""
 import types
+import typing
 
 import numpy as np
 import torch
@@ -18,32 +19,32 @@ import lierne.torch
 STEPS, HIDDEN, WORDS, CP, DECAY, MOST_ROWS = 3, 8, 32, 4, 0.9, 128
 
 
-def describe(step):
+def describe(step: int) -> typing.Any:
     """A microbatch, the same on all ranks: token ids, lengths of the samples, and those with padding."""
     random = np.random.default_rng(step)
     lengths = random.integers(1, 60, 5)
     return torch.from_numpy(random.integers(0, WORDS, lengths.sum())), lengths, -(-lengths // (2 * CP)) * 2 * CP
 
 
-def tokens_of(lengths, padded):
+def tokens_of(lengths: typing.Any, padded: typing.Any) -> list[typing.Any]:
     """The token of each row of the padded sequence, -1 for padding; as a list of samples."""
     firsts = np.cumsum(lengths) - lengths
     return [np.where(np.arange(p) < n, first + np.arange(p), -1) for n, p, first in zip(lengths, padded, firsts)]
 
 
-def zigzag(samples, rank):
+def zigzag(samples: list[typing.Any], rank: int) -> torch.Tensor:
     """Rows of a rank: chunks r and 2 cp - 1 - r of each sample."""
     chunks = [row.reshape(2 * CP, -1) for row in samples]
     return torch.from_numpy(np.concatenate([c[i] for c in chunks for i in (rank, 2 * CP - 1 - rank)]))
 
 
-def parameters():
+def parameters() -> list[torch.Tensor]:
     torch.manual_seed(1)
     shapes = [(WORDS, HIDDEN)] + [(HIDDEN, HIDDEN)] * 6 + [(HIDDEN, WORDS)]
     return [(0.5 * torch.randn(shape, dtype=torch.float64)).requires_grad_() for shape in shapes]
 
 
-def softmax_attention(q, k, v, rows, columns, sample):
+def softmax_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, sample: torch.Tensor) -> torch.Tensor:
     """Causal within each sample. rows, columns: the tokens of q and of k and v, -1 for padding."""
     seen = ((columns[None] >= 0) & (columns[None] <= rows[:, None]) &
             (sample[columns.clamp(min=0)][None] == sample[rows.clamp(min=0)][:, None]))
@@ -51,7 +52,8 @@ def softmax_attention(q, k, v, rows, columns, sample):
     return torch.where(rows[:, None] >= 0, scores.softmax(1) @ v, 0)
 
 
-def linear_attention(q, k, v, tokens, starts):
+def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tokens: torch.Tensor,
+                     starts: set[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(outputs, state at the end, factors) of rows that begin without a state. The state is outer products of keys
     and values, which decay; factors: how much of a state before them is left in each row, last in the end."""
     state, left, out, factors = torch.zeros(HIDDEN, HIDDEN, dtype=q.dtype), 1.0, [], []
@@ -68,13 +70,13 @@ def linear_attention(q, k, v, tokens, starts):
     return torch.stack(out), state, torch.tensor([*factors, left], dtype=q.dtype)
 
 
-def loss_of(hidden, tokens, ids, head):
+def loss_of(hidden: torch.Tensor, tokens: torch.Tensor, ids: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
     real = tokens >= 0
     labels = ids.roll(-1)[tokens[real]]
     return torch.nn.functional.cross_entropy(torch.tanh(hidden[real]) @ head, labels, reduction="sum")
 
 
-def alone(ids, sample, starts):
+def alone(ids: torch.Tensor, sample: torch.Tensor, starts: set[int]) -> torch.Tensor:
     """(loss, gradients) of one process."""
     words, q, k, v, lq, lk, lv, head = weights = parameters()
     x, tokens = words[ids], torch.arange(len(ids))
@@ -84,13 +86,13 @@ def alone(ids, sample, starts):
     return torch.cat([g.reshape(-1) for g in (loss.detach(), *torch.autograd.grad(loss, weights))])
 
 
-def gathered(gather, tensor):
+def gathered(gather: lierne.torch.Operation, tensor: torch.Tensor) -> torch.Tensor:
     """The tensors of all ranks, with room for MOST_ROWS rows each; the gradient is their sum."""
     room = torch.cat([tensor, tensor.new_zeros(MOST_ROWS - len(tensor), *tensor.shape[1:])])
     return gather(room.reshape(-1)).reshape(CP, *room.shape)[:, :len(tensor)]
 
 
-def main():
+def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     with lierne.torch.context() as context:
@@ -110,7 +112,8 @@ def main():
             words, q, k, v, lq, lk, lv, head = weights = parameters()
             x = torch.where(mine[:, None] >= 0, words[ids[mine.clamp(min=0)]], 0)
             both = gathered(pairs, torch.cat([x @ k, x @ v], 1)).reshape(-1, 2 * HIDDEN)
-            x = x + softmax_attention(x @ q, *both.split(HIDDEN, 1), mine, every, sample)
+            keys, values = both.split(HIDDEN, 1)
+            x = x + softmax_attention(x @ q, keys, values, mine, every, sample)
 
             y = move(x)  # contiguous shares
             out, state, factors = linear_attention(y @ lq, y @ lk, y @ lv, share, starts)

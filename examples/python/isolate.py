@@ -10,10 +10,10 @@ import lierne.torch.fx
 c10d = torch.ops._c10d_functional
 
 
-def layer(name, n):
+def layer(name: str, n: int) -> torch.fx.GraphModule:
     """The layer over a process group of n ranks, as a compiler has it: the all-gather is launched first
     and needed last."""
-    def run(tokens, shard):
+    def run(tokens: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
         gathered = c10d.all_gather_into_tensor.default(shard, n, name)
         arrived = c10d.all_to_all_single.default(tokens, [1] * n, [1] * n, name)
         experts = 2 * c10d.wait_tensor.default(arrived)

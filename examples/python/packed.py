@@ -6,6 +6,7 @@ An encoder has whole images on 4 dp ranks. The language model has dp 2 x cp 2: e
 its own, and each of its cp ranks two chunks of each. Every step has other samples and images;
 lierne.torch.PackedBridge takes them on each rank alone. Loss and gradients are those of one process."""
 import types
+import typing
 
 import numpy as np
 import torch
@@ -17,30 +18,29 @@ import lierne.torch
 STEPS, HIDDEN, WORDS, IMAGE, CP = 3, 8, 32, 0, 2
 
 
-def describe(step):
+def describe(step: int) -> typing.Any:
     """A microbatch, the same on all ranks: token ids, boundaries of samples and images, and their owners."""
     random = np.random.default_rng(step)
     lengths = random.integers(3, 40, 6)
     ids = np.where(random.random(lengths.sum()) < 0.5, IMAGE, random.integers(1, WORDS, lengths.sum()))
     rows = int((ids == IMAGE).sum())
     images = np.array([0, *sorted(random.choice(rows, 4, replace=False) + 1), rows])
-    pad = lambda n: -(-n // (2 * CP)) * 2 * CP  # noqa: E731
     params = types.SimpleNamespace(qkv_format="thd", cu_seqlens_q=torch.tensor([0, *np.cumsum(lengths)]),
-                                   cu_seqlens_q_padded=torch.tensor([0, *np.cumsum(pad(lengths))]))
+                                   cu_seqlens_q_padded=torch.tensor([0, *np.cumsum(-(-lengths // (2 * CP)) * 2 * CP)]))
     return ids, params, random.integers(0, 2, len(lengths)), images, random.integers(0, 4, len(images) - 1)
 
 
-def parameters():
+def parameters() -> list[torch.Tensor]:
     torch.manual_seed(1)
     return [torch.randn(shape, dtype=torch.float64, requires_grad=True)
             for shape in ((HIDDEN, HIDDEN), (WORDS, HIDDEN), (HIDDEN, WORDS))]
 
 
-def loss_of(hidden, labels, head):
+def loss_of(hidden: torch.Tensor, labels: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(torch.tanh(hidden) @ head, labels, reduction="sum")
 
 
-def alone(pixels, ids):
+def alone(pixels: torch.Tensor, ids: typing.Any) -> tuple[float, typing.Any]:
     """(loss, gradients) of one process."""
     encoder, words, head = weights = parameters()
     hidden = words[torch.from_numpy(ids)]
@@ -49,7 +49,7 @@ def alone(pixels, ids):
     return loss.item(), torch.autograd.grad(loss, weights)
 
 
-def main():
+def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     with lierne.torch.context() as context:

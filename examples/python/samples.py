@@ -5,6 +5,8 @@
 Images stay with the rank that read them, or lierne.torch.Samples moves those that must leave a rank with
 too much. The embeddings come back in the order of the images either way. Gradients of weights are added in
 the order of image numbers, so both ways train the same weights, bit for bit."""
+import typing
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -14,18 +16,18 @@ import lierne.torch
 STEPS, IMAGES, WIDTH, HIDDEN, OUT = 4, 8, 12, 16, 4
 
 
-def read_images(rank, step):
+def read_images(rank: int, step: int) -> tuple[typing.Any, torch.Tensor]:
     """The numbers of patches of this rank's images, lognormal, and the patches."""
     generator = np.random.default_rng([rank, step])
     lengths = np.clip(np.exp(generator.normal(4, 1, IMAGES)), 1, 4000).astype(np.int64)
     return lengths, torch.from_numpy(generator.normal(size=(lengths.sum(), WIDTH)).astype(np.float32))
 
 
-def encode(patches, weights):
+def encode(patches: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
     return torch.tanh(patches @ weights[0]).mean(0) @ weights[1]
 
 
-def compute(pixels, lists, weights):
+def compute(pixels: torch.Tensor, lists: lierne.SamplesLists, weights: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Embeddings of the images that this rank has, and the gradient of each image's loss, by its number."""
     rows, gradients = [], torch.zeros(len(lists.ranks), sum(w.numel() for w in weights))
     for item, begin, end in zip(lists.items, lists.cu_seqlens, lists.cu_seqlens[1:]):
@@ -36,7 +38,7 @@ def compute(pixels, lists, weights):
     return torch.stack(rows) if rows else torch.zeros(0, OUT), gradients
 
 
-def train(context, mode):
+def train(context: lierne.Context, mode: typing.Literal["caller", "shed"]) -> tuple[list[torch.Tensor], list[torch.Tensor], float]:
     """(weights, embeddings of this rank's images, idle share of the mean rank)"""
     rank = dist.get_rank()
     torch.manual_seed(0)
@@ -44,11 +46,11 @@ def train(context, mode):
     samples = lierne.torch.Samples(context, [(WIDTH, torch.float32)], [(OUT, torch.float32)], max_items=IMAGES,
                                    max_rows=4000 * IMAGES, max_returned_rows=IMAGES * dist.get_world_size(),
                                    caller=True)
-    stay = {"assignment": [rank] * IMAGES} if mode == "caller" else {}
+    stay = [rank] * IMAGES if mode == "caller" else None
     embeddings, idle = [], []
     for step in range(STEPS):
         lengths, pixels = read_images(rank, step)
-        samples.update(lengths, lengths, returned_rows=[1] * IMAGES, mode=mode, **stay)
+        samples.update(lengths, lengths, returned_rows=[1] * IMAGES, mode=mode, assignment=stay)
         lists = samples.lists()
         computed, gradients = compute(samples.dispatch(pixels), lists, weights)
         embeddings.append(samples.ret(computed))
@@ -61,10 +63,10 @@ def train(context, mode):
                 w -= 1e-3 * g.reshape(w.shape)
         idle.append(1 - lists.loads.mean() / lists.loads.max())
     samples.close()
-    return weights, embeddings, np.mean(idle)
+    return weights, embeddings, float(np.mean(idle))
 
 
-def main():
+def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
     with lierne.torch.context(over="node") as context:

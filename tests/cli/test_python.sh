@@ -13,7 +13,7 @@ if ! "$python" -c 'import cffi, numpy' 2>/dev/null || [ ! -e "$build/liblierne.s
 fi
 export PYTHONDONTWRITEBYTECODE=1
 PYTHON=$python sh src/python/stage.sh "$build" || exit 1
-for program in package package_rows package_plans schedules shared_outputs windows wrong_calls megatron_members; do
+for program in package package_rows package_plans schedules shared_outputs windows wrong_calls signatures megatron_members; do
     PYTHONPATH=$build/python:tests/python timeout 300 "$python" tests/python/$program.py >"$work/out" 2>&1
     adds $? "$work/out"
     [ "${count#* passed, }" = "0 failed" ] || cat "$work/out"

@@ -31,6 +31,25 @@ verdict $? "the wheel has both licenses"
 [ -e "$work/wheel/lierne/py.typed" ]
 verdict $? "the wheel has py.typed"
 
+"$tools/bin/pip" install -q --force-reinstall --no-deps "$wheel" >"$work/log" 2>&1
+types() { # types FILE...: what mypy says of programs, by the types of the installed package
+    "$tools/bin/mypy" --strict --ignore-missing-imports --cache-dir "$work/types" "$@"
+}
+got=$(types examples/python/*.py)
+verdict $? "mypy --strict over the examples: $(tail -n 10 <<<"$got")"
+cat >"$work/wrong.py" <<'END'
+import lierne
+with lierne.Context.self() as context:
+    grid = lierne.Grid({"tp": 1, "dp": 1})
+    lierne.Bridge(context, grid, grid, (4, 2), "f32", owner="zigzga")
+    lierne.Context.self(timeot=3)
+    rank: str = context.rank
+    lierne.all_reduce(context, 3, "f64", reduction=0).shapes(direction="back")
+END
+got=$(types "$work/wrong.py" | grep -o 'wrong.py:[0-9]*: error' | sort -u | xargs)
+[ "$got" = "wrong.py:4: error wrong.py:5: error wrong.py:6: error wrong.py:7: error" ]
+verdict $? "mypy finds what is wrong in each line: $got"
+
 installed() { # installed NAME FILE: into an empty environment; then a program of its own, and the command
     python3 -m venv "$work/$1" && "$work/$1/bin/pip" install -q "$2" >"$work/log" 2>&1
     verdict $? "pip install of the $1: $(tail -n 5 "$work/log")"

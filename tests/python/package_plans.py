@@ -237,7 +237,7 @@ class Plans(unittest.TestCase):
                 lierne.References(context, 2, [0.5], [1], "f32")
             with self.assertRaisesRegex(OverflowError, "does not fit int32"):
                 lierne.References(context, 2, [1 << 40], [1], "f32")
-            with self.assertRaisesRegex(TypeError, "no field 'timeot'"):
+            with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'timeot'"):
                 lierne.Context.self(timeot=3)
 
     def test_own_functions(self):

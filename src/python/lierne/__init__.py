@@ -13,6 +13,7 @@ with the C message (lierne.errors). For PyTorch there is lierne.torch."""
 from lierne._binding import VERSION as __version__
 from lierne._library import Error, lib, text
 from lierne import errors, hangs, schedules
+from lierne.bridges import Bridge, BridgeRoutes, Megatron
 from lierne.collectives import (all_gather, all_reduce, all_to_all, barrier, broadcast, partition_bisect,
                                 partition_morton,
                                 partition_morton_codes, partition_split, reduce_scatter)
@@ -24,8 +25,7 @@ from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Segmen
                          ShardRows, ShardSegments, ShardZigzag)
 from lierne.packing import Packing, find_image_runs
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
-from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, PackedBridge, Redistribute, References,
-                             TensorSet, TensorSetRoutes)
+from lierne.planners import Graph, Halo, PackedBridge, Redistribute, References, TensorSet, TensorSetRoutes
 from lierne.samples import Assignment, Samples, SamplesLists
 from lierne.simulate import simulate
 from lierne.window import Window
@@ -41,5 +41,5 @@ __all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", 
            "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "Shard", "ShardRows", "ShardSegments",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest", "errors",
-           "find_image_runs", "hangs", "partition_bisect", "partition_morton", "partition_morton_codes", "partition_split",
-           "reduce_scatter", "schedules", "simulate"]
+           "find_image_runs", "hangs", "partition_bisect", "partition_morton", "partition_morton_codes",
+           "partition_split", "reduce_scatter", "schedules", "simulate"]

@@ -115,12 +115,12 @@ class Spec:
         if unknown:
             raise TypeError(f"{kind.cname} has no field {sorted(unknown)[0]!r}")
         defaults = _binding.DEFAULTS.get(_plain(kind.cname), {})
-        for name, value in {**defaults, **fields}.items():
-            if value is not None:
-                try:
-                    setattr(struct, name, self._value(types[name].type, name, value))
-                except (OverflowError, TypeError) as error:  # cffi and numpy name neither
-                    raise type(error)(f"{name} is {value!r}: {error}") from error
+        given = {name: value for name, value in fields.items() if value is not None}
+        for name, value in {**defaults, **given}.items():
+            try:
+                setattr(struct, name, self._value(types[name].type, name, value))
+            except (OverflowError, TypeError) as error:  # cffi and numpy name neither
+                raise type(error)(f"{name} is {value!r}: {error}") from error
 
     def _value(self, kind, name, value):
         if kind.kind != "pointer":
@@ -169,6 +169,11 @@ def copied(pointer, count):
     if not pointer or not count:
         return np.zeros(0, kind)
     return np.frombuffer(ffi.buffer(pointer, count * kind().itemsize), kind).copy()
+
+
+def arguments(given, *others):
+    """The arguments of a function, of its locals() at the begin, to be passed on by name, without `others`."""
+    return {name: value for name, value in given.items() if name not in ("self", "__class__", *others)}
 
 
 def choice(what, name, table):

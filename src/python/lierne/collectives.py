@@ -1,10 +1,20 @@
 """Collectives, and partitions of rows. As the planners, every plan is collective over its context."""
+from __future__ import annotations
+
+import typing
+
 import numpy as np
+import numpy.typing as npt
 
 from lierne._arrays import dtype_number
 from lierne._library import Spec, call, choice, ffi, handle, lib, sized
+from lierne._types import Array, CollectiveAlgorithm, DType, Integers, Reduction
+from lierne.bridges import group_handle
 from lierne.plan import Plan, reduction_of
-from lierne.planners import group_handle
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
+    from lierne.schedules import ContextGroup
 
 _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT,
                 "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}
@@ -28,36 +38,45 @@ def _counts(context, count, ranks):
     return {"counts": sized("count", count, _ranks_of(context, ranks))}
 
 
-def all_gather(context, count, dtype, ranks=None, max_inflight=1, group=None):
+def all_gather(context: Context, count: typing.Union[int, Integers], dtype: DType,
+               ranks: typing.Optional[typing.Sequence[int]] = None, max_inflight: int = 1,
+               group: typing.Optional[ContextGroup] = None) -> Plan:
     """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
     or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
     return _collective("all_gather", context, dtype, ranks, group, max_inflight=max_inflight,
                        **_counts(context, count, ranks))
 
 
-def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1, group=None):
+def reduce_scatter(context: Context, count: typing.Union[int, Integers], dtype: DType,
+                   ranks: typing.Optional[typing.Sequence[int]] = None, reduction: Reduction = "sum",
+                   max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Plan:
     """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
     reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
     return _collective("reduce_scatter", context, dtype, ranks, group, max_inflight=max_inflight,
                        reduction=reduction_of(reduction), **_counts(context, count, ranks))
 
 
-def all_reduce(context, count, dtype, ranks=None, reduction="sum", algorithm="auto",
-               max_inflight=1, group=None):
+def all_reduce(context: Context, count: int, dtype: DType, ranks: typing.Optional[typing.Sequence[int]] = None,
+               reduction: Reduction = "sum", algorithm: CollectiveAlgorithm = "auto", max_inflight: int = 1,
+               group: typing.Optional[ContextGroup] = None) -> Plan:
     """A plan that reduces `count` elements over all ranks, with the same bits on each."""
     return _collective("all_reduce", context, dtype, ranks, group, count=count,
                        reduction=reduction_of(reduction), max_inflight=max_inflight,
                        algorithm=choice("algorithm", algorithm, _COLLECTIVES))
 
 
-def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inflight=1, group=None):
+def broadcast(context: Context, count: int, dtype: DType, root: int,
+              ranks: typing.Optional[typing.Sequence[int]] = None, algorithm: CollectiveAlgorithm = "auto",
+              max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Plan:
     """A plan that copies the root's `count` elements to all ranks; its adjoint sums at the root."""
     return _collective("broadcast", context, dtype, ranks, group, root=root, count=count,
                        max_inflight=max_inflight,
                        algorithm=choice("algorithm", algorithm, _COLLECTIVES))
 
 
-def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1, group=None):
+def all_to_all(context: Context, count: typing.Union[int, Integers], dtype: DType,
+               ranks: typing.Optional[typing.Sequence[int]] = None, receive: typing.Optional[Integers] = None,
+               max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Plan:
     """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
     to each rank; receive: what it expects from each, to be compared, or None."""
     lists = {"count": count}
@@ -67,12 +86,13 @@ def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1, 
     return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, **lists)
 
 
-def barrier(context, ranks=None, group=None):
+def barrier(context: Context, ranks: typing.Optional[typing.Sequence[int]] = None,
+            group: typing.Optional[ContextGroup] = None) -> Plan:
     """A plan whose execution is complete when all ranks have begun it: forward(None)."""
     return _collective("barrier", context, None, ranks, group)
 
 
-def partition_split(nrows, world):
+def partition_split(nrows: int, world: int) -> Array:
     """Owners in contiguous shares: a numpy array of nrows ranks."""
     owner = np.zeros(nrows, np.int32)
     call(lib.lierne_partition_split, ffi.cast("int32_t *", owner.ctypes.data), nrows, world)
@@ -88,12 +108,12 @@ def _along_morton(function, positions, out, *arguments):
     return values
 
 
-def partition_morton(positions, world):
+def partition_morton(positions: npt.ArrayLike, world: int) -> Array:
     """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
     return _along_morton(lib.lierne_partition_morton, positions, "int32", world)
 
 
-def partition_bisect(positions, world, costs=None):
+def partition_bisect(positions: npt.ArrayLike, world: int, costs: typing.Optional[Integers] = None) -> Array:
     """Owners by recursive coordinate bisection, mostly with fewer ghosts than along the curve. positions:
     (nrows, 3), float32 or float64. costs: None for equally many rows, or a number of at least 0 for each, of
     which every rank gets as much as a row allows."""
@@ -109,6 +129,6 @@ def partition_bisect(positions, world, costs=None):
     return owner
 
 
-def partition_morton_codes(positions):
+def partition_morton_codes(positions: npt.ArrayLike) -> Array:
     """The code of each row along that curve: a numpy array of uint32, 10 bits per axis."""
     return _along_morton(lib.lierne_partition_morton_codes, positions, "uint32")

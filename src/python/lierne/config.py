@@ -1,6 +1,9 @@
 """Configuration files: checked as a whole, then grids and bridges by name."""
+from __future__ import annotations
+
 import dataclasses
 import os
+import typing
 
 from lierne._library import ERRORS, ffi, last_error, lib, text
 from lierne.grid import Grid
@@ -17,7 +20,7 @@ class Diagnostic:
     message: str
     hint: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         hint = f"; {self.hint}" if self.hint else ""
         return f"{self.line}:{self.column}: {self.severity}: [{self.code}] {self.message}{hint}"
 
@@ -42,7 +45,7 @@ def _read(path):
     return ffi.gc(out[0], lib.lierne_config_destroy), error
 
 
-def check(path):
+def check(path: typing.Union[str, os.PathLike[str]]) -> typing.List[Diagnostic]:
     """All diagnostics of a file, in the order of their place; [] if it is clean. Raises errors.IoError
     if it cannot be read."""
     return _diagnostics(_read(path)[0])
@@ -53,7 +56,7 @@ class Config:
     warnings). Raises errors.SyntaxError or ConfigError, with every diagnostic in the message and in
     the exception's `diagnostics`."""
 
-    def __init__(self, path):
+    def __init__(self, path: typing.Union[str, os.PathLike[str]]) -> None:
         self._handle, error = _read(path)
         self.diagnostics = _diagnostics(self._handle)
         if error is not None:

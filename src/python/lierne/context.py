@@ -6,9 +6,13 @@ freed by the next call of their context, in the thread that makes it, and not by
 
 Arrays over memory of the library (Context.empty, shared outputs of plans) are counted: while one is
 alive, closing what owns its memory is a BufferError, as it is with Python's own mmap."""
+from __future__ import annotations
+
 import ctypes
 import os
 import threading
+import types
+import typing
 import warnings
 import weakref
 
@@ -16,8 +20,14 @@ import numpy as np
 
 from lierne import _library
 from lierne._arrays import dtype_name, numpy_dtype
-from lierne._library import (Spec, call, ffi, handle, last_error, lib, make, not_copied, sized,
+from lierne._library import (Spec, arguments, call, ffi, handle, last_error, lib, make, not_copied, sized,
                              text)
+from lierne._types import Array, Communicator, DType, Integers, Shape
+
+if typing.TYPE_CHECKING:
+    from lierne.oob import Calls
+
+_Result = typing.TypeVar("_Result")
 
 
 def _spec(options, world=None):
@@ -34,7 +44,7 @@ class Dropped:
     """Executions in flight that nobody will wait for. The other ranks count on them, and their buffers
     are in use: the next call of their context that may wait ends them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._dropped, self._ending, self._keep = [], False, None
         self.flying = {}  # of torch.distributed: what ends an execution in flight, by its number
 
@@ -79,7 +89,7 @@ class Context(Dropped):
     world_size (a context over some ranks of a larger world). They are the fields of
     lierne_context_spec."""
 
-    def __init__(self, handle, destroy, keep=()):
+    def __init__(self, handle: typing.Any, destroy: typing.Any, keep: typing.Any = ()) -> None:
         super().__init__()
         self._handle = handle
         self._destroy = destroy
@@ -90,25 +100,34 @@ class Context(Dropped):
         self._exports = weakref.WeakValueDictionary()  # by id: buffers are not hashable
 
     @classmethod
-    def self(cls, **options):
+    def self(cls, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
+             check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
+             world_size: typing.Optional[int] = None) -> Context:
         """A world of one rank. Not collective."""
-        spec = _spec(options, 1)
+        spec = _spec(arguments(locals(), "cls"), 1)
         return cls(make("lierne_context", lib.lierne_context_create_self, spec.at),
                    lib.lierne_context_destroy_all, spec)
 
     @classmethod
-    def node(cls, rank=0, world=0, name=None, **options):
+    def node(cls, rank: int = 0, world: int = 0, name: typing.Optional[str] = None, *,
+             timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None, check: bool = False,
+             max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
+             world_size: typing.Optional[int] = None) -> Context:
         """The processes of one node, without MPI. Collective. world 0: rank, world and name come from
         the launcher's environment (torchrun, mpirun, srun); name is then added to the launcher's."""
-        spec = Spec("lierne_node_spec", rank=rank, world=world, name=name,
-                    context=_spec(options, world))
+        own = _spec(arguments(locals(), "cls", "rank", "world", "name"), world)
+        spec = Spec("lierne_node_spec", rank=rank, world=world, name=name, context=own)
         return cls(make("lierne_context", lib.lierne_context_create_node, spec.at),
                    lib.lierne_context_destroy_all, spec)
 
     @classmethod
-    def mpi(cls, comm, **options):
+    def mpi(cls, comm: Communicator, *, timeout: typing.Optional[float] = None,
+            nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
+            members: typing.Optional[typing.Sequence[int]] = None,
+            world_size: typing.Optional[int] = None) -> Context:
         """The ranks of an MPI communicator of mpi4py. Collective. Loads liblierne_mpi, and with it
         MPI; nothing else in this package does. Raises OSError if the package has no liblierne_mpi."""
+        options = arguments(locals(), "cls", "comm")
         if not hasattr(comm, "py2f"):
             raise TypeError(f"comm is {comm!r}, must be a communicator of mpi4py")
         mpi = _library.load("liblierne_mpi.so.0")
@@ -117,8 +136,12 @@ class Context(Dropped):
                         spec.at), lib.lierne_context_destroy_all, (spec, mpi, comm))
 
     @classmethod
-    def oob(cls, rank, nranks, calls, **options):
+    def oob(cls, rank: int, nranks: int, calls: Calls, *, timeout: typing.Optional[float] = None,
+            nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
+            members: typing.Optional[typing.Sequence[int]] = None,
+            world_size: typing.Optional[int] = None) -> Context:
         """Ranks that communicate through the caller's functions (see lierne.oob.Calls). Collective."""
+        options = arguments(locals(), "cls", "rank", "nranks", "calls")
         from lierne.oob import Calls, bind
         if not isinstance(calls, Calls):
             raise TypeError(f"calls is {calls!r}, must be a lierne.oob.Calls")
@@ -132,9 +155,11 @@ class Context(Dropped):
         return cls(handle, lib.lierne_context_destroy_all, (spec, bound))
 
     @staticmethod
-    def sim(nranks, **options):
+    def sim(nranks: int, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
+            check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
+            world_size: typing.Optional[int] = None) -> World:
         """A World: all ranks of a world in this process, for tests and offline planning."""
-        return World(nranks, **options)
+        return World(**arguments(locals()))
 
     def _call(self, function, *arguments):
         """A call on this context that may wait: it ends and frees what was dropped."""
@@ -191,42 +216,42 @@ class Context(Dropped):
                               "or a shared output); delete them first")
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """This rank, of the larger world where the context has members."""
         return lib.lierne_context_get_rank(handle(self, "context"))
 
     @property
-    def world_size(self):
+    def world_size(self) -> int:
         """Number of ranks, of the larger world where the context has members."""
         return lib.lierne_context_get_world_size(handle(self, "context"))
 
     @property
-    def timeout(self):
+    def timeout(self) -> float:
         """The seconds that any wait may take."""
         return lib.lierne_context_get_timeout(handle(self, "context"))
 
     @property
-    def members(self):
+    def members(self) -> typing.List[int]:
         """The ranks of the context, ascending."""
         n = lib.lierne_context_get_nmembers(handle(self, "context"))
         return [lib.lierne_context_get_member(self._handle, i) for i in range(n)]
 
-    def find_member(self, rank):
+    def find_member(self, rank: int) -> typing.Optional[int]:
         """The place of a rank among the members, or None."""
         index = lib.lierne_context_find_member(handle(self, "context"), rank)
         return None if index < 0 else index
 
     @property
-    def ngroups(self):
+    def ngroups(self) -> int:
         """Number of groups alive on this rank, those that plans share included."""
         return lib.lierne_context_get_ngroups(handle(self, "context"))
 
     @property
-    def max_groups(self):
+    def max_groups(self) -> int:
         """The most groups that may be alive on this rank."""
         return lib.lierne_context_get_max_groups(handle(self, "context"))
 
-    def empty(self, shape, dtype):
+    def empty(self, shape: typing.Union[int, Shape], dtype: DType) -> Array:
         """A numpy array of zeros in memory that other ranks of the node read in place; as a buffer of
         a call it saves a copy. Freed with the array, which must be gone when the context is closed."""
         dtype = numpy_dtype(dtype_name(dtype))
@@ -241,22 +266,22 @@ class Context(Dropped):
         block = self._export(int(ffi.cast("uintptr_t", memory)), nbytes, memory)
         return np.ndarray(shape, dtype, block)
 
-    def progress(self):
+    def progress(self) -> None:
         """Progresses everything in flight, without waiting."""
         self._call_at_once(lib.lierne_context_progress, self._handle)
 
-    def abort(self, reason, status=-63):
+    def abort(self, reason: object, status: int = -63) -> None:
         """Kills the context; ranks that wait for this one get `status` and the reason at once."""
         line = " ".join(str(reason).split()) or type(reason).__name__
         self._call_at_once(lib.lierne_context_abort, self._handle, status, line.encode())
 
-    def dump(self):
+    def dump(self) -> str:
         """What this rank was doing: calls in flight, ranks waited for, the last calls."""
         out = ffi.new("char[]", 1 << 16)
         self._call_at_once(lib.lierne_context_dump, out, len(out), self._handle)
         return text(out)
 
-    def close(self):
+    def close(self) -> None:
         """Destroys the context with all that was made from it. Collective, unless it is dead. Raises
         BufferError while arrays over its memory are alive (empty, shared outputs)."""
         with self._lock:
@@ -269,10 +294,11 @@ class Context(Dropped):
                     call(self._destroy, self._handle)
                 self._handle = None
 
-    def __enter__(self):
+    def __enter__(self) -> Context:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: typing.Optional[typing.Type[BaseException]], error: typing.Optional[BaseException],
+                 trace: typing.Optional[types.TracebackType]) -> None:
         if error is not None and self._handle is not None:
             self.abort(error)
             if self._exports:  # the traceback keeps arrays alive: the dead context stays as well
@@ -281,11 +307,11 @@ class Context(Dropped):
 
     __copy__ = __reduce_ex__ = not_copied
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and self._destroy and os.getpid() == self._process:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._handle is None:
             return "Context(closed)"
         return f"Context(rank {self.rank} of {self.world_size})"
@@ -294,19 +320,22 @@ class Context(Dropped):
 class World:
     """A simulated world: world[rank] is the Context of a rank. Close it when done (`with`)."""
 
-    def __init__(self, nranks, **options):
+    def __init__(self, nranks: int, *, timeout: typing.Optional[float] = None,
+                 nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
+                 members: typing.Optional[typing.Sequence[int]] = None,
+                 world_size: typing.Optional[int] = None) -> None:
         self._handle = None
-        spec = _spec(options, nranks)
+        spec = _spec(arguments(locals(), "nranks"), nranks)
         self._handle = make("lierne_sim", lib.lierne_sim_create, nranks, spec.at)
         self._contexts = {}
         self._nranks = nranks
 
     __copy__ = __reduce_ex__ = not_copied
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._nranks
 
-    def __getitem__(self, rank):
+    def __getitem__(self, rank: int) -> Context:
         if self._handle is None:
             raise ValueError("the world is closed")
         if rank not in self._contexts:
@@ -316,7 +345,7 @@ class World:
             self._contexts[rank] = Context(context, None, self)
         return self._contexts[rank]
 
-    def run(self, function):
+    def run(self, function: typing.Callable[[Context], _Result]) -> typing.List[_Result]:
         """Calls function(context) for every rank, each in a thread of its own, and returns their
         results in order of the ranks. Raises the first rank's error."""
         results, errors = [None] * len(self), [None] * len(self)
@@ -338,7 +367,7 @@ class World:
                 raise error
         return results
 
-    def close(self):
+    def close(self) -> None:
         """Destroys the world with everything that was made from its contexts. Raises BufferError as
         Context.close."""
         if self._handle is not None:
@@ -349,10 +378,11 @@ class World:
             call(lib.lierne_sim_destroy_all, self._handle)
             self._handle = None
 
-    def __enter__(self):
+    def __enter__(self) -> World:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: typing.Optional[typing.Type[BaseException]], error: typing.Optional[BaseException],
+                 trace: typing.Optional[types.TracebackType]) -> None:
         if error is not None:  # requests may be in flight, which would keep the world
             for context in self._contexts.values():
                 context.abort(error)

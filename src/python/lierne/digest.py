@@ -1,10 +1,20 @@
 """Digests: whether a tensor that was moved, by whatever means, has arrived as it was sent
 (lierne/digest.h)."""
+from __future__ import annotations
+
+import typing
+
 from lierne._arrays import borrow
 from lierne._library import Spec, call, ffi, handle, lib
+from lierne._types import Buffer
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
+    from lierne.grid import Layout
 
 
-def digest(layout, rank, data, key=0, tensor=0, peer_layout=None, peer=0):
+def digest(layout: Layout, rank: int, data: typing.Optional[Buffer], key: int = 0, tensor: int = 0,
+           peer_layout: typing.Optional[Layout] = None, peer: int = 0) -> typing.Tuple[int, int]:
     """(digest, elements): a number of 64 bits of the elements in a rank's buffer, and how many there are.
 
     data: the buffer of `rank` under `layout`, in host memory; None if that is empty. Without peer_layout
@@ -30,7 +40,9 @@ def _borrow_all(what, arrays, layouts, rank):
             for i, (array, layout) in enumerate(zip(arrays, layouts))]
 
 
-def check_digests(context, src, dst, out, data, key=0):
+def check_digests(context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
+                  out: typing.Collection[typing.Optional[Buffer]], data: typing.Collection[typing.Optional[Buffer]],
+                  key: int = 0) -> None:
     """Checks that what every rank has in `out` is what the ranks of the source have in `data`.
 
     src, dst: the layouts of each tensor before and after. data, out: this rank's buffers of each tensor

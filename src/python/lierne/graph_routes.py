@@ -1,13 +1,20 @@
 """What one rank does in a graph exchange, without a context. The library's own planner runs in a
 simulated world of this process, so that routes and lists are those of lierne.Graph."""
+from __future__ import annotations
+
+import typing
 import zlib
 
 import numpy as np
 
 from lierne._arrays import dtype_name
+from lierne._types import DType, Direction, Integers, Report, Shape, Shapes
 from lierne.context import World
 from lierne.plan import ADJOINT, FORWARD, direction_of
 from lierne.planners import Graph
+
+if typing.TYPE_CHECKING:
+    from lierne.plan import Route
 
 
 class GraphRoutes:
@@ -19,8 +26,9 @@ class GraphRoutes:
     default the owner of its target. row_shape, remote_targets: as lierne.Graph. The forward is direct.
     Raises ValueError, and as lierne.Graph for edges of this rank."""
 
-    def __init__(self, rank, nranks, owner, source, target, dtype, row_shape=(), edge_rank=None,
-                 remote_targets=False):
+    def __init__(self, rank: int, nranks: int, owner: Integers, source: Integers, target: Integers, dtype: DType,
+                 row_shape: Shape = (), edge_rank: typing.Optional[Integers] = None,
+                 remote_targets: bool = False) -> None:
         if not 0 <= rank < nranks:
             raise ValueError(f"rank is {rank}, must be in 0 to {nranks - 1}")
         owner, source, target = (np.asarray(rows, np.int64) for rows in (owner, source, target))
@@ -60,19 +68,19 @@ class GraphRoutes:
         self._shapes = {direction: plan.shapes(direction) for direction in directions}
         self._reports = {direction: plan.report(direction) for direction in directions}
 
-    def lists(self):
+    def lists(self) -> Report:
         """As Graph.lists."""
         return self._lists
 
-    def shapes(self, direction="forward"):
+    def shapes(self, direction: Direction = "forward") -> Shapes:
         """The shapes of this rank's input and output."""
         return self._shapes[direction_of(direction)]
 
-    def route(self, direction="forward"):
+    def route(self, direction: Direction = "forward") -> Route:
         """The Route of a direction."""
         return self._routes[direction_of(direction)]
 
-    def report(self, direction="forward"):
+    def report(self, direction: Direction = "forward") -> Report:
         """The cost of one execution on this rank, as Plan.report."""
         return self._reports[direction_of(direction)]
 

@@ -1,4 +1,6 @@
 """Grids (process meshes) and layouts (where a tensor lives on one)."""
+from __future__ import annotations
+
 import dataclasses
 import operator
 import reprlib
@@ -8,6 +10,10 @@ import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
 from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
+from lierne._types import DType, DeviceMesh, Integers, Shape
+
+if typing.TYPE_CHECKING:
+    from lierne.packing import Packing
 
 
 def _words(names):
@@ -38,7 +44,8 @@ class Grid:
     Raises errors.InvalidError, NameError, DimSizeError, DuplicateError, OversizedError and others
     with the C message."""
 
-    def __init__(self, dims, rank_offset=0, world_size=None):
+    def __init__(self, dims: typing.Mapping[str, int], rank_offset: int = 0,
+                 world_size: typing.Optional[int] = None) -> None:
         _check_dims(dims)
         for name, size in dims.items():
             if not hasattr(size, "__index__"):
@@ -62,7 +69,7 @@ class Grid:
         return grid
 
     @classmethod
-    def from_device_mesh(cls, mesh, world_size=None):
+    def from_device_mesh(cls, mesh: DeviceMesh, world_size: typing.Optional[int] = None) -> Grid:
         """The grid of a torch DeviceMesh, whose dims stand slowest first: they are turned round.
 
         mesh: anything with .mesh (ranks, as a tensor or an array) and .mesh_dim_names. The ranks
@@ -78,7 +85,8 @@ class Grid:
         dims, offset = _dims_of(ranks, names)
         return cls(dims, offset, world_size or _world_of(ranks))
 
-    def add_view(self, name, dims, shared=(), with_view=None):
+    def add_view(self, name: str, dims: typing.Mapping[str, int], shared: typing.Sequence[str] = (),
+                 with_view: typing.Optional[str] = None) -> None:
         """Adds another factorisation of the same ranks. dims: name -> size, fastest first. shared:
         dims that form the same groups as the dims of these names in with_view (base)."""
         _check_dims(dims)
@@ -88,27 +96,27 @@ class Grid:
         call(lib.lierne_grid_add_view, self._handle, spec.at)
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of ranks."""
         return lib.lierne_grid_get_size(self._handle)
 
     @property
-    def rank_offset(self):
+    def rank_offset(self) -> int:
         """The first rank."""
         return lib.lierne_grid_get_rank_offset(self._handle)
 
     @property
-    def world_size(self):
+    def world_size(self) -> int:
         """Number of ranks of the world."""
         return lib.lierne_grid_get_world_size(self._handle)
 
     @property
-    def views(self):
+    def views(self) -> typing.List[str]:
         """Names of the views, "base" first."""
         n = lib.lierne_grid_get_nviews(self._handle)
         return [text(lib.lierne_grid_get_view_name(self._handle, i)) for i in range(n)]
 
-    def dims(self, view="base"):
+    def dims(self, view: str = "base") -> typing.Dict[str, int]:
         """name -> size of the dims of a view, fastest first."""
         view = view.encode()
         n = lib.lierne_grid_get_ndims(self._handle, view)
@@ -117,14 +125,14 @@ class Grid:
         return {text(lib.lierne_grid_get_dim_name(self._handle, view, i)):
                 lib.lierne_grid_get_dim_size(self._handle, view, i) for i in range(n)}
 
-    def coords(self, rank, view="base"):
+    def coords(self, rank: int, view: str = "base") -> typing.Dict[str, int]:
         """name -> coordinate of a rank of the world in a view."""
         dims = self.dims(view)
         coords = ffi.new("int[]", max(len(dims), 1))
         call(lib.lierne_grid_get_coords, coords, self._handle, view.encode(), rank)
         return dict(zip(dims, coords))
 
-    def rank(self, coords, view="base"):
+    def rank(self, coords: typing.Mapping[str, int], view: str = "base") -> int:
         """The rank at coordinates: name -> coordinate, one per dim."""
         out = ffi.new("int *")
         missing = [name for name in self.dims(view) if name not in coords]
@@ -134,7 +142,7 @@ class Grid:
         call(lib.lierne_grid_get_rank, out, self._handle, view.encode(), values)
         return out[0]
 
-    def groups(self, *dims, view="base", ordered=False):
+    def groups(self, *dims: str, view: str = "base", ordered: bool = False) -> typing.List[typing.List[int]]:
         """The groups of ranks that differ in these dims only, as lists of ranks.
 
         Ranks ascend inside a group and groups ascend by first rank; with ordered, the first dim named
@@ -148,7 +156,7 @@ class Grid:
         flat = list(ranks)
         return [flat[i * size[0]:(i + 1) * size[0]] for i in range(count[0])]
 
-    def key(self, *dims, view="base"):
+    def key(self, *dims: str, view: str = "base") -> str:
         """The identity of the groups of these dims: "dp-tp"."""
         words = _words(dims)
         names = ffi.new("char *[]", words)
@@ -159,7 +167,7 @@ class Grid:
         call(lib.lierne_grid_get_key, out, needed[0], needed, *where)
         return text(out)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Grid({self.dims()}, rank_offset={self.rank_offset}, world_size={self.world_size})"
 
 
@@ -207,12 +215,13 @@ class Placement:
     cut_order: int = 0
 
 
-def Replicate():
+def Replicate() -> Placement:
     """Every coordinate holds the same."""
     return Placement(lib.LIERNE_PLACEMENT_REPLICATE)
 
 
-def Shard(axis, counts=None, chunk=False, cut_order=0):
+def Shard(axis: int, counts: typing.Optional[typing.Sequence[int]] = None, chunk: bool = False,
+          cut_order: int = 0) -> Placement:
     """The axis is cut into one contiguous share per coordinate: of `counts` elements; or balanced (as
     torch.tensor_split); or, with chunk, as torch.chunk and DTensor cut. Of the dims that cut one axis
     the lower cut_order cuts first, of equal ones the slower dim."""
@@ -220,38 +229,38 @@ def Shard(axis, counts=None, chunk=False, cut_order=0):
                      share=lib.LIERNE_SHARE_RULE_CHUNK if chunk else lib.LIERNE_SHARE_RULE_BALANCED)
 
 
-def ShardZigzag(axis, cut_order=0):
+def ShardZigzag(axis: int, cut_order: int = 0) -> Placement:
     """2n chunks: coordinate c of n holds chunks c and 2n - 1 - c, in that order."""
     return Placement(lib.LIERNE_PLACEMENT_SHARD_ZIGZAG, axis, cut_order=cut_order)
 
 
-def ShardRows(axis, rows, axis2=-1):
+def ShardRows(axis: int, rows: Integers, axis2: int = -1) -> Placement:
     """rows[i] is the coordinate that owns index i of the axis, or with axis2 >= 0 index (i, j)."""
     return Placement(lib.LIERNE_PLACEMENT_SHARD_ROWS, axis, axis2=axis2, rows=rows)
 
 
-def ShardSegments(axis):
+def ShardSegments(axis: int) -> Placement:
     """Whole segments of the packed axis: coordinate owner[i] of the packing has segment i."""
     return Placement(lib.LIERNE_PLACEMENT_SHARD_SEGMENTS, axis)
 
 
-def SegmentZigzag(axis):
+def SegmentZigzag(axis: int) -> Placement:
     """2n chunks of each padded segment of the packed axis: coordinate c of n has chunks c and 2n - 1 - c."""
     return Placement(lib.LIERNE_PLACEMENT_SEGMENT_ZIGZAG, axis)
 
 
-def SegmentShard(axis, chunk=False):
+def SegmentShard(axis: int, chunk: bool = False) -> Placement:
     """One share of each padded segment of the packed axis per coordinate, as Shard cuts an axis."""
     return Placement(lib.LIERNE_PLACEMENT_SEGMENT_SHARD, axis,
                      share=lib.LIERNE_SHARE_RULE_CHUNK if chunk else lib.LIERNE_SHARE_RULE_BALANCED)
 
 
-def Partial():
+def Partial() -> Placement:
     """Every coordinate holds a contribution; the value is their sum."""
     return Placement(lib.LIERNE_PLACEMENT_PARTIAL)
 
 
-def At(coordinate):
+def At(coordinate: int) -> Placement:
     """Only this coordinate holds the tensor, as a pipeline stage does."""
     return Placement(lib.LIERNE_PLACEMENT_AT, at=coordinate)
 
@@ -275,7 +284,9 @@ class Layout:
     stores the whole and owns a part. packing: a Packing of the axis packed_axis, whose size is the number
     of tokens. Raises errors.InvalidError, IndivisibleError and others."""
 
-    def __init__(self, grid, shape, dtype, placements, view="base", full_axes=(), packing=None, packed_axis=0):
+    def __init__(self, grid: Grid, shape: Shape, dtype: DType, placements: typing.Mapping[str, Placement],
+                 view: str = "base", full_axes: typing.Sequence[int] = (), packing: typing.Optional[Packing] = None,
+                 packed_axis: int = 0) -> None:
         handle(grid, "grid")
         dims = grid.dims(view)
         unknown = set(placements) - set(dims)
@@ -295,13 +306,13 @@ class Layout:
         self._handle = ffi.gc(make("lierne_layout", lib.lierne_layout_create, spec.at),
                               lib.lierne_layout_destroy)
 
-    def shape(self, rank):
+    def shape(self, rank: int) -> typing.Tuple[int, ...]:
         """The shape of a rank's buffer; zeros if it holds nothing."""
         out = ffi.new("int64_t[]", self.naxes)
         call(lib.lierne_layout_get_shape, out, self._handle, rank)
         return tuple(out)
 
-    def boxes(self, rank):
+    def boxes(self, rank: int) -> typing.List[typing.Tuple[typing.Tuple[int, ...], ...]]:
         """What a rank owns: a list of (start, size, local), global indices and local ones per axis."""
         count = ffi.new("size_t *")
         call(lib.lierne_layout_get_boxes, ffi.NULL, 0, count, self._handle, rank)
@@ -310,5 +321,5 @@ class Layout:
         cut = lambda values: tuple(values)[:self.naxes]  # noqa: E731
         return [(cut(box.start), cut(box.size), cut(box.local)) for box in boxes[0:count[0]]]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self._text

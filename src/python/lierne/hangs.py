@@ -4,12 +4,19 @@
     lierne.hangs.to_torch("dumps", "out")    # then: python -m
                                              # torch.distributed.flight_recorder.fr_trace out
 """
+from __future__ import annotations
+
 import glob
 import json
 import os
 import pickle
+import typing
 
 from lierne._library import Spec, call, ffi, handle, lib, text
+from lierne._types import Report
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 KINDS = ("none", "absent", "missing", "late", "silent", "mismatch", "ended", "failed")
 WHATS = ("forward", "adjoint", "coalesced forward", "coalesced adjoint", "control", "round")
@@ -24,7 +31,7 @@ def _take(out):
         lib.lierne_text_destroy(out[0])
 
 
-def find(folder):
+def find(folder: typing.Union[str, os.PathLike[str]]) -> Report:
     """What lierne_hang_find finds, as a dict: its fields, and the report as text."""
     spec, out = Spec("lierne_hang"), ffi.new("char **")
     call(lib.lierne_hang_find, spec.at, out, os.fspath(folder).encode())
@@ -35,21 +42,21 @@ def find(folder):
     return found
 
 
-def read(path):
+def read(path: typing.Union[str, os.PathLike[str]]) -> Report:
     """A dump as a dict (docs/hangs.md)."""
     out = ffi.new("char **")
     call(lib.lierne_recorder_file_get_json, out, os.fspath(path).encode())
     return json.loads(_take(out))
 
 
-def status(context):
+def status(context: Context) -> Report:
     """How a context of this process is doing, as a dict."""
     out = ffi.new("char **")
     call(lib.lierne_context_get_status_json, out, handle(context, "context"))
     return json.loads(_take(out))
 
 
-def trace(context):
+def trace(context: Context) -> typing.List[Report]:
     """The latest calls of this rank as events of the Chrome trace format, a list of dicts: those of all
     ranks, joined in one list, as a JSON file open in Perfetto (lierne_context_get_trace). Not collective."""
     out = ffi.new("char **")
@@ -91,7 +98,8 @@ def _torch_entry(dump, begin, state, end):
                         "filename": "lierne", "line": begin["place"]}]}
 
 
-def to_torch(folder, out):
+def to_torch(folder: typing.Union[str, os.PathLike[str]],
+             out: typing.Union[str, os.PathLike[str]]) -> typing.List[int]:
     """Writes the dumps of a folder as PyTorch's flight recorder would, a file per rank in `out`."""
     ranks = {}
     for path in sorted(glob.glob(os.path.join(os.fspath(folder), "*.lierne"))):

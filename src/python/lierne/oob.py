@@ -1,4 +1,8 @@
 """Contexts over functions of the caller (lierne/oob.h): an all-gather, and optionally messages."""
+from __future__ import annotations
+
+import typing
+
 from lierne._library import ffi
 
 
@@ -10,19 +14,19 @@ class Calls:
 
     messages = False  # True: send and receive are implemented
 
-    def allgather(self, mine, everyone):
+    def allgather(self, mine: bytes, everyone: typing.Any) -> typing.Any:
         """Gathers `mine` (bytes) of all ranks into everyone (a writable buffer), in their order."""
         raise NotImplementedError
 
-    def send(self, data, to, tag):
+    def send(self, data: bytes, to: int, tag: int) -> typing.Any:
         """Sends bytes; messages of two ranks with one tag arrive in the order of their sending."""
         raise NotImplementedError
 
-    def receive(self, buffer, source, tag):
+    def receive(self, buffer: typing.Any, source: int, tag: int) -> typing.Any:
         """Receives into a writable buffer, of as many bytes as are sent."""
         raise NotImplementedError
 
-    def test(self, request):
+    def test(self, request: typing.Any) -> bool:
         """Whether a request has ended; progresses everything in flight."""
         raise NotImplementedError
 
@@ -30,7 +34,7 @@ class Calls:
 class bind:
     """The C table of a Calls object; `error` is the exception that a method raised."""
 
-    def __init__(self, calls):
+    def __init__(self, calls: Calls) -> None:
         self.calls, self.error, self.requests, self.next = calls, None, {}, 0
         self.kept = {
             "allgather": ffi.callback("int(void **, const void *, void *, size_t, void *)",

@@ -7,12 +7,19 @@ microbatch (lierne/packing.h is the manual).
     plan = lierne.Redistribute(context, zigzag, whole, max_segments=4096, max_rows=65536)
     plan.update(next_packing, next_packing)      # every microbatch, on each rank alone
 """
+from __future__ import annotations
+
 import numbers
+import typing
 import zlib
 
 import numpy as np
 
 from lierne._library import Spec, call, choice, ffi, lib, sized
+from lierne._types import Array, Integers
+
+if typing.TYPE_CHECKING:
+    from lierne.plan import Plan
 
 _STORES = {"padded": lib.LIERNE_PACKING_STORE_PADDED, "unpadded": lib.LIERNE_PACKING_STORE_UNPADDED}
 _PADDINGS = {"zero": lib.LIERNE_PADDING_ZERO, "keep": lib.LIERNE_PADDING_KEEP}
@@ -20,7 +27,7 @@ _ORDERS = {"sample_major": lib.LIERNE_ROW_ORDER_SAMPLE_MAJOR, "sequence_major": 
 _RUN = ("image", "row", "segment", "position", "length")
 
 
-def on_host(what, values):
+def on_host(what: str, values: typing.Any) -> Array:
     """Integers as an int64 array; other numbers, and those of a GPU, are a TypeError."""
     if getattr(getattr(values, "device", None), "type", "cpu") != "cpu":
         raise TypeError(f"{what} is on {values.device}, must be in memory of the host: a copy would wait for the "
@@ -38,7 +45,7 @@ def _boundaries(what, values):
     return array
 
 
-def segments_of(cu_seqlens):
+def segments_of(cu_seqlens: Integers) -> Spec:
     """The C segments of boundaries."""
     boundaries = _boundaries("cu_seqlens", cu_seqlens)
     return Spec("lierne_segments", nsegments=len(boundaries) - 1, cu_seqlens=boundaries)
@@ -56,8 +63,11 @@ class Packing:
     "keep"; row_order: "sample_major" or "sequence_major". Arrays are read when a layout is made or a plan
     is updated, and must be in memory of the host."""
 
-    def __init__(self, cu_seqlens, cu_seqlens_padded=None, align=0, lead=None, owner=None, order=None,
-                 store="padded", padding="zero", row_order="sample_major"):
+    def __init__(self, cu_seqlens: Integers, cu_seqlens_padded: typing.Optional[Integers] = None, align: int = 0,
+                 lead: typing.Optional[Integers] = None, owner: typing.Optional[Integers] = None,
+                 order: typing.Optional[Integers] = None, store: typing.Literal["padded", "unpadded"] = "padded",
+                 padding: typing.Literal["zero", "keep"] = "zero",
+                 row_order: typing.Literal["sample_major", "sequence_major"] = "sample_major") -> None:
         self._segments = segments_of(cu_seqlens)
         n = self._segments.at.nsegments
         if cu_seqlens_padded is not None:
@@ -70,19 +80,19 @@ class Packing:
                              row_order=choice("row_order", row_order, _ORDERS))
 
     @property
-    def nsegments(self):
+    def nsegments(self) -> int:
         return self._segments.at.nsegments
 
     @property
-    def tokens(self):
+    def tokens(self) -> int:
         """The number of tokens of all segments."""
         return self._segments.at.cu_seqlens[self.nsegments]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Packing of {self.nsegments} segments, {self.tokens} tokens>"
 
 
-def read_runs(runs):
+def read_runs(runs: Integers) -> typing.List[typing.Dict[str, int]]:
     """Runs as a list of dicts of the fields of lierne_image_run: from an array [n, 5] or a list of rows."""
     rows = on_host("runs", runs)
     if rows.size and (rows.ndim != 2 or rows.shape[1] != len(_RUN)):
@@ -90,7 +100,7 @@ def read_runs(runs):
     return [dict(zip(_RUN, map(int, row))) for row in rows.reshape(-1, len(_RUN))]
 
 
-def find_image_runs(cu_seqlens, cu_image_rows, ids, image_id):
+def find_image_runs(cu_seqlens: Integers, cu_image_rows: Integers, ids: Integers, image_id: int) -> Array:
     """The runs of token ids, int64 [n, 5] (image, row, segment, position, length): rows of all images fill
     the tokens whose id is image_id, in order (lierne_image_runs_find). Pure. Raises errors.CountError if
     there are more or fewer such tokens than rows."""
@@ -107,7 +117,8 @@ def find_image_runs(cu_seqlens, cu_image_rows, ids, image_id):
                     np.int64).reshape(-1, len(_RUN))
 
 
-def update_segments(plan, src, dst, images=None, runs=None):
+def update_segments(plan: Plan, src: typing.Optional[Packing], dst: typing.Optional[Packing],
+                    images: typing.Optional[Packing] = None, runs: typing.Any = None) -> None:
     """lierne_plan_update_segments of packings."""
     plan.context._check_unused("the plan", plan)
     described = dst if dst is not None else src

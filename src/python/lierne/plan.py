@@ -5,6 +5,8 @@ numpy arrays or export DLPack (host memory, contiguous); results are numpy array
 too. Where the plan owns the output of a direction (shared_output of Bridge and Redistribute), results
 are read-only arrays over memory that ranks of the node share, and are overwritten when this rank begins
 the plan's next call of that direction: copy what must stay."""
+from __future__ import annotations
+
 import dataclasses
 import functools
 import typing
@@ -13,6 +15,10 @@ import numpy as np
 
 from lierne._arrays import borrow, dtype_number, dtype_of_number, numpy_dtype
 from lierne._library import Error, Spec, call, choice, ffi, handle, lib, make, not_copied, text
+from lierne._types import Buffer, DType, Direction, Reduction, Report, Shape, Shapes
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
@@ -20,14 +26,14 @@ _REDUCTIONS = {"sum": lib.LIERNE_REDUCTION_SUM, "max": lib.LIERNE_REDUCTION_MAX,
                "prod": lib.LIERNE_REDUCTION_PROD, "avg": lib.LIERNE_REDUCTION_AVG}
 
 
-def direction_of(name):
+def direction_of(name: typing.Union[Direction, int]) -> int:
     """lierne_direction of "forward", "adjoint" or such a number."""
     if not isinstance(name, (str, int)) or name not in _NAMES:
         raise ValueError(f"direction is {name!r}, must be 'forward' or 'adjoint'")
     return _NAMES[name]
 
 
-def reduction_of(name):
+def reduction_of(name: Reduction) -> int:
     """lierne_reduction of "sum", "max", "min", "prod" or "avg"."""
     return choice("reduction", name, _REDUCTIONS)
 
@@ -120,7 +126,7 @@ def _stage(stage):
                  [_operation(stage.sums.at[i]) for i in range(stage.sums.count)])
 
 
-def read_route(route):
+def read_route(route: typing.Any) -> Route:
     """The Route of a C route."""
     return Route(route.rank, dtype_of_number(route.dtype), bool(route.accumulates),
                  tuple(route.elements),
@@ -131,10 +137,10 @@ class Request:
     """An execution in flight. It borrows both buffers until wait() has returned. One that is dropped
     instead is ended by the next call of its context that may wait."""
 
-    def __init__(self, plan, handle, out, kept):
+    def __init__(self, plan: Plan, handle: typing.Any, out: typing.Any, kept: typing.Any) -> None:
         self._plan, self._handle, self._out, self._kept = plan, handle, out, kept
 
-    def test(self):
+    def test(self) -> bool:
         """Whether wait() would return at once. Progresses everything in flight."""
         done = ffi.new("int *", 1)
         self._plan._alive()
@@ -142,7 +148,7 @@ class Request:
             self._plan.context._call_at_once(lib.lierne_request_test, done, self._handle)
         return bool(done[0])
 
-    def wait(self):
+    def wait(self) -> typing.Any:
         """Waits until the execution is complete and returns its output, as every further call does. All
         ranks must call."""
         self._plan._alive()
@@ -151,7 +157,7 @@ class Request:
             self._handle = None
         return self._out
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self._handle is not None:
             self._plan.context._drop(functools.partial(_end, self._plan, self._handle, self._kept))
 
@@ -168,7 +174,7 @@ class Plan:
 
     row_shape = None  # of plans of rows: the shape of one row, where the caller gave it
 
-    def __init__(self, context, function, *arguments):
+    def __init__(self, context: Context, function: typing.Any, *arguments: typing.Any) -> None:
         self.context = context
         self._handle = None
         self._shared = ()  # the directions of which the plan owns the output
@@ -193,7 +199,7 @@ class Plan:
         Plan.__init__(plan, context, function, *arguments)
         return plan
 
-    def close(self):
+    def close(self) -> None:
         """Frees the plan. Not collective. Raises errors.BusyError while a request is in flight, and
         BufferError while an array over its shared output is alive."""
         if self._handle is not None and self.context._handle is not None:
@@ -201,33 +207,33 @@ class Plan:
             self.context._call(lib.lierne_plan_destroy, self._handle)
         self._handle = None
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.context._discard(lib.lierne_plan_destroy, self._handle)
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         """What made it: "bridge", "graph", "halo" and so on."""
         return text(lib.lierne_plan_get_kind(self._alive()))
 
     @property
-    def dtype(self):
+    def dtype(self) -> str:
         """lierne's name of the dtype of its buffers, as "bf16"."""
         out = ffi.new("lierne_dtype *")
         call(lib.lierne_plan_get_dtype, out, self._alive())
         return dtype_of_number(out[0])
 
     @property
-    def number(self):
+    def number(self) -> int:
         """The number by which messages, dumps and traces name it, the same on every rank."""
         return lib.lierne_plan_get_number(self._alive())
 
     @property
-    def memory_kind(self):
+    def memory_kind(self) -> str:
         """The memory that its buffers are in: "host" or "cuda"."""
         return text(lib.lierne_plan_get_memory_kind(self._alive()))
 
-    def shapes(self, direction="forward"):
+    def shapes(self, direction: Direction = "forward") -> Shapes:
         """The shapes of this rank's input and output buffers in a direction, in elements."""
         n, sizes = ffi.new("int *"), ffi.new(f"int64_t[{2 * lib.LIERNE_MAX_AXES}]")
         direction = direction_of(direction)
@@ -279,7 +285,7 @@ class Plan:
             return np.zeros(shape, dtype)
         return np.frombuffer(memoryview(block).toreadonly(), dtype).reshape(shape)
 
-    def forward(self, data, out=None):
+    def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> typing.Any:
         """out = F data. Collective; blocking. data: of shapes()[0]; None if that is empty. Returns
         out, a new numpy array unless one is given; with shared_output the read-only array of the node,
         valid until the next call of that direction, and out must not be given. Raises ValueError and
@@ -287,11 +293,12 @@ class Plan:
         (lierne/plan.h)."""
         return self._execute(lib.lierne_plan_forward, FORWARD, data, out)
 
-    def adjoint(self, gradient, out=None):
+    def adjoint(self, gradient: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> typing.Any:
         """out = F* gradient, the exact adjoint. Otherwise as forward."""
         return self._execute(lib.lierne_plan_adjoint, ADJOINT, gradient, out)
 
-    def begin(self, data, out=None, direction="forward"):
+    def begin(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
+              direction: Direction = "forward") -> Request:
         """Starts an execution and returns its Request. Otherwise as forward and adjoint."""
         direction = direction_of(direction)
         function = lib.lierne_plan_forward_begin if direction == FORWARD else lib.lierne_plan_adjoint_begin
@@ -302,11 +309,12 @@ class Plan:
             out = self._shared_array(direction)
         return Request(self, request[0], out, kept)
 
-    def reduce(self, data, reduction, out=None):
+    def reduce(self, data: typing.Optional[Buffer], reduction: Reduction,
+               out: typing.Optional[Buffer] = None) -> typing.Any:
         """As adjoint, with "max" or "min" in place of the sum; plans of rows only."""
         return self._execute(lib.lierne_plan_reduce, ADJOINT, data, out, reduction_of(reduction))
 
-    def report(self, direction="forward"):
+    def report(self, direction: Direction = "forward") -> Report:
         """The cost of one execution on this rank, as a dict: the fields of lierne_report, bytes."""
         spec = Spec("lierne_report")
         call(lib.lierne_plan_get_report, spec.at, self._alive(), direction_of(direction))
@@ -315,7 +323,7 @@ class Plan:
         return {name: value if isinstance(value, int) else text(value)
                 for name, value in values.items()}
 
-    def text(self, direction="forward"):
+    def text(self, direction: Direction = "forward") -> str:
         """The route of a direction as text, a line per message and operation."""
         out = make("char", lib.lierne_plan_print, self._alive(), direction_of(direction))
         try:
@@ -323,23 +331,23 @@ class Plan:
         finally:
             lib.lierne_text_destroy(out)
 
-    def route(self, direction="forward"):
+    def route(self, direction: Direction = "forward") -> Route:
         """The Route of this rank: read-only data, to count or to execute over another transport."""
         out = ffi.new("const lierne_route **")
         call(lib.lierne_plan_get_route, out, self._alive(), direction_of(direction))
         return read_route(out[0])
 
-    def alias(self, direction="forward"):
+    def alias(self, direction: Direction = "forward") -> typing.Optional[int]:
         """The element of the input at which this rank's result lies unchanged; None if it does not."""
         out = ffi.new("int64_t *")
         call(lib.lierne_plan_get_alias, out, self._alive(), direction_of(direction))
         return None if out[0] < 0 else out[0]
 
-    def transposed(self):
+    def transposed(self) -> Plan:
         """The plan whose forward is this plan's adjoint, and the reverse. Collective."""
         return self._derived(self.context, lib.lierne_plan_create_transposed, self._alive())
 
-    def retyped(self, dtype, row_shape=(), max_inflight=0):
+    def retyped(self, dtype: DType, row_shape: Shape = (), max_inflight: int = 0) -> Plan:
         """The plan that moves the same rows as rows of another dtype and shape, without planning again
         (lierne_plan_create_retyped). For plans of rows, and for redistributions and bridges that divide no
         index of the last axis, which becomes row_shape. max_inflight: 0 for that of this plan. Collective.
@@ -351,23 +359,23 @@ class Plan:
         plan.row_shape = row_shape
         return plan
 
-    def then(self, second):
+    def then(self, second: Plan) -> Plan:
         """The plan that executes this one and then `second`. Collective."""
         return self._derived(self.context, lib.lierne_plan_create_composed, self._alive(),
                              _alive(second))
 
-    def update_shape(self, shape):
+    def update_shape(self, shape: Shape) -> None:
         """Gives a bridge or redistribution another global shape. Collective. Raises BufferError while
         an array over its shared output is alive, and errors.InvalidError and others."""
         self.context._check_unused("the plan", self)
         sizes = ffi.new("int64_t[]", [int(size) for size in shape])
         self.context._call(lib.lierne_plan_update_shape, self._alive(), sizes)
 
-    def check(self):
+    def check(self) -> None:
         """Checks this rank's routes without executing them; raises errors.InvalidError."""
         check_plans([self])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._handle is None or self.context._handle is None:
             return "<closed plan>"
         return f"<{self.kind} {self.shapes()[0]} -> {self.shapes()[1]} {self.dtype}>"
@@ -378,7 +386,7 @@ def _alive(plan):
     return plan._alive()
 
 
-def check_plans(plans):
+def check_plans(plans: typing.Iterable[Plan]) -> None:
     """Checks the plans of all ranks of a world, in order, against each other; or one alone."""
     handles = ffi.new("lierne_plan *[]", [_alive(plan) for plan in plans])
     call(lib.lierne_plan_check, handles, len(plans))
@@ -389,7 +397,7 @@ class Coalesced:
 
     Collective. The plans can be neither closed nor updated while it lives."""
 
-    def __init__(self, plans):
+    def __init__(self, plans: typing.Iterable[Plan]) -> None:
         self._plans, self._handle = list(plans), None
         if not self._plans:
             raise ValueError("plans is empty, must have at least one plan")
@@ -402,7 +410,9 @@ class Coalesced:
 
     __copy__ = __reduce_ex__ = not_copied
 
-    def begin(self, data, outs=None, direction="forward"):
+    def begin(self, data: typing.Sequence[typing.Optional[Buffer]],
+              outs: typing.Optional[typing.Sequence[typing.Optional[Buffer]]] = None,
+              direction: Direction = "forward") -> None:
         """Starts all plans in one direction: data has the input of each plan."""
         direction = direction_of(direction)
         outs = [None] * len(self._plans) if outs is None else outs
@@ -417,25 +427,25 @@ class Coalesced:
                            ffi.NULL)
         self._flying[direction] = filled
 
-    def wait(self, direction="forward"):
+    def wait(self, direction: Direction = "forward") -> typing.List[typing.Any]:
         """Waits until the execution of a direction is complete; returns the outputs."""
         direction = direction_of(direction)
         self.context._call(lib.lierne_coalesced_end, handle(self, "coalesced"), direction)
         return [entry[0] for entry in self._flying.pop(direction)]
 
-    def messages(self, direction="forward"):
+    def messages(self, direction: Direction = "forward") -> typing.Tuple[int, int]:
         """The numbers of messages that this rank sends and receives in one execution."""
         counts = ffi.new("int64_t[2]")
         call(lib.lierne_coalesced_get_messages, counts, counts + 1, handle(self, "coalesced"),
              direction_of(direction))
         return counts[0], counts[1]
 
-    def close(self):
+    def close(self) -> None:
         """Releases the plans. Not collective."""
         if self._handle is not None and self.context._handle is not None:
             self.context._call(lib.lierne_coalesced_destroy, self._handle)
         self._handle = None
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.context._discard(lib.lierne_coalesced_destroy, self._handle)

@@ -3,234 +3,54 @@
 
 group, an argument of all: None, or this rank's ContextGroup (lierne.schedules.create_groups), whose order
 domain the plan is in (lierne/group.h). A plan keeps its group: closing that first is errors.BusyError."""
+from __future__ import annotations
+
 import itertools
+import typing
 
 import numpy as np
+import numpy.typing as npt
 
-from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, call, choice, copied, ffi, handle, lib, make, sized, text
+from lierne._arrays import dtype_number
+from lierne._library import Spec, call, choice, copied, ffi, handle, lib, make, sized
+from lierne._types import (Array, DType, Direction, GraphAlgorithm, Integers, Report, Routing, Shape, Shapes,
+                           SharedOutput, Side)
+from lierne.bridges import ROUTINGS, SHARINGS, group_handle
 from lierne.packing import read_runs, update_segments
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
 
-_OWNERS = {"partial": lib.LIERNE_GRADIENT_OWNER_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_OWNER_ZIGZAG,
-           "contiguous": lib.LIERNE_GRADIENT_OWNER_CONTIGUOUS, "rows": lib.LIERNE_GRADIENT_OWNER_ROWS}
-_STORAGES = {"full": lib.LIERNE_STORAGE_FULL, "compact": lib.LIERNE_STORAGE_COMPACT}
-_OUTPUTS = {"whole": lib.LIERNE_BRIDGE_OUTPUT_WHOLE, "sharded": lib.LIERNE_BRIDGE_OUTPUT_SHARDED}
-_ROW_ORDERS = {"sample": lib.LIERNE_ROW_ORDER_SAMPLE_MAJOR, "sequence": lib.LIERNE_ROW_ORDER_SEQUENCE_MAJOR}
-_ROUTINGS = {"auto": lib.LIERNE_ROUTING_AUTO, "direct": lib.LIERNE_ROUTING_DIRECT,
-             "balanced": lib.LIERNE_ROUTING_BALANCED}
-_SHARING = {"none": lib.LIERNE_SHARING_NONE, "forward": lib.LIERNE_SHARING_FORWARD,
-            "adjoint": lib.LIERNE_SHARING_ADJOINT, "both": lib.LIERNE_SHARING_BOTH}
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
+    from lierne.grid import Layout
+    from lierne.packing import Packing
+    from lierne.plan import Route
+    from lierne.schedules import ContextGroup
+
 _GRAPHS = {"auto": lib.LIERNE_GRAPH_ALGORITHM_AUTO, "direct": lib.LIERNE_GRAPH_ALGORITHM_DIRECT,
            "all_gather": lib.LIERNE_GRAPH_ALGORITHM_ALL_GATHER}
-_REJECTION = {number: name.removeprefix("LIERNE_MEGATRON_REJECTION_").lower()
-              for number, name in ffi.typeof("lierne_megatron_rejection").elements.items()}
-_MEGATRON = {"collective": lib.LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_ALGORITHM_LEADER}
-
-
-def group_handle(group):
-    return None if group is None else handle(group, "group")
-
-
-def _placements(grid, view, placements):
-    if placements is None:
-        return None
-    from lierne.grid import Replicate
-    dims = grid.dims(view or "base")
-    unknown = set(placements) - set(dims)
-    if unknown:
-        raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
-    return [placements.get(name, Replicate()) for name in dims]
-
-
-def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_counts=None,
-                dst_counts=None, owner="partial", storage="full", row_owner=None,
-                require_divisible=False, max_inflight=1, src_view=None, dst_view=None,
-                src_placements=None, dst_placements=None, output="whole", rows_per_sample=0,
-                row_order="sample", variable_rows=False, routing="auto", shared_output="none", group=None):
-    """The C spec of a bridge; arguments as lierne.Bridge."""
-    for grid in (src, dst):
-        handle(grid, "grid")
-    lanes = [grid.dims(view or "base").get("dp", 0)
-             for grid, view in ((src, src_view), (dst, dst_view))]
-    if row_owner is not None:
-        for axis in (batch_axis, sequence_axis):
-            if axis is not None and not -1 <= axis < len(shape):
-                raise ValueError(f"the shape {tuple(shape)} has no axis {axis}")
-        rows = _map_size(shape, batch_axis, sequence_axis)
-        row_owner = sized("row_owner", np.asarray(row_owner), rows).reshape(-1)
-    return Spec("lierne_bridge_spec", src=handle(src, "grid"), dst=handle(dst, "grid"), naxes=len(shape),
-                shape=list(shape), dtype=dtype_number(dtype), batch_axis=batch_axis,
-                sequence_axis=-1 if sequence_axis is None else sequence_axis,
-                src_counts=sized("src_counts", src_counts, lanes[0]),
-                dst_counts=sized("dst_counts", dst_counts, lanes[1]),
-                gradient_owner=choice("owner", owner, _OWNERS),
-                gradient_storage=choice("storage", storage, _STORAGES),
-                row_owner=row_owner,
-                require_divisible=require_divisible, max_inflight=max_inflight, src_view=src_view,
-                dst_view=dst_view, src_placements=_placements(src, src_view, src_placements),
-                dst_placements=_placements(dst, dst_view, dst_placements),
-                output=choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
-                row_order=choice("row_order", row_order, _ROW_ORDERS),
-                variable_rows=variable_rows, routing=choice("routing", routing, _ROUTINGS),
-                shared_output=choice("shared_output", shared_output, _SHARING), group=group_handle(group))
-
-
-def _map_size(shape, batch_axis, sequence_axis):
-    """Entries of a row map: one per sample and position; a 2-D tensor has the product as its batch."""
-    return shape[batch_axis] * (1 if sequence_axis in (None, -1) else shape[sequence_axis])
-
-
-class Bridge(Plan):
-    """The bridge between an encoder's grid (src) and an LLM's (dst): lierne/bridge.h.
-
-    shape: global, 2 or 3 axes; the batch axis counts the samples of all dp ranks. sequence_axis: an
-    axis or None. src_counts, dst_counts: samples of each dp rank, balanced by default. owner: which
-    cp rank of dst has the gradient of a row: "partial" (each has a contribution, they are summed),
-    "zigzag", "contiguous", "rows" (row_owner: a cp coordinate for each (sample, position)). storage
-    of an owned gradient: "full" or "compact". output: "whole" or "sharded". src_placements,
-    dst_placements: dim name -> placement of axes beyond the batch. rows_per_sample, row_order: of a
-    2-D tensor of rows. variable_rows: samples with up to shape[1] rows (update_counts). routing:
-    "auto", "direct", or "balanced", which divides what one rank would send among all that hold it.
-    shared_output: "none", or the directions, "forward", "adjoint" or "both", of which ranks of a node
-    that need the same elements share one read-only result (lierne_sharing in lierne/plan.h); it needs
-    max_inflight 1, no variable_rows, and routing "auto" or "direct".
-
-    Raises errors.InvalidError, IndivisibleError, UnsupportedError, MismatchError and others."""
-
-    def __init__(self, context, src, dst, shape, dtype, **options):
-        spec = bridge_spec(src, dst, shape, dtype, **options)
-        self._read_spec(spec.at)
-        super().__init__(context, lib.lierne_plan_create_bridge, handle(context, "context"), spec.at)
-        self._count_samples()
-
-    def _read_spec(self, spec):
-        self._flat_rows = spec.rows_per_sample > 0
-        self._most_rows = spec.shape[1] if spec.variable_rows else 0
-        self._map = _map_size(spec.shape, spec.batch_axis, spec.sequence_axis)
-
-    def _count_samples(self):
-        """After planning a sample has the most rows."""
-        self._nsamples = self.shapes()[0][0] // self._most_rows if self._most_rows else 0
-
-    @classmethod
-    def from_config(cls, context, config, name):
-        """The bridge of a configuration file (lierne.Config), by the algorithm that it names."""
-        plan = cls.__new__(cls)
-        megatron = lib.lierne_config_get_megatron(config._handle, name.encode())
-        bridge = lib.lierne_config_get_bridge(config._handle, name.encode())
-        if not bridge:
-            raise KeyError(f"the file has no bridge {name!r} (it has {', '.join(config.bridges)})")
-        function = lib.lierne_plan_create_megatron if megatron else lib.lierne_plan_create_bridge
-        plan._read_spec(ffi.addressof(megatron.bridge) if megatron else bridge)
-        Plan.__init__(plan, context, function, handle(context, "context"), megatron or bridge)
-        plan._count_samples()
-        return plan
-
-    def _user_shape(self, shape):
-        return (shape[0] * shape[1], shape[2]) if self._flat_rows else shape
-
-    def update_rows(self, row_owner):
-        """Replaces the row map of owner "rows". Collective. Raises as update_shape."""
-        self.context._check_unused("the plan", self)
-        owner = np.ascontiguousarray(sized("row_owner", row_owner, self._map), np.int32)
-        self.context._call(lib.lierne_plan_update_rows, self._alive(),
-                           ffi.cast("int32_t *", owner.ctypes.data))
-
-    def update_counts(self, rows):
-        """The rows of each sample of this rank's source dp rank (variable_rows); None on a rank that
-        holds no source. Collective."""
-        counts = None if rows is None else np.ascontiguousarray(rows, np.int64)
-        if rows is not None:
-            sized("rows", counts, self._nsamples)
-        pointer = ffi.NULL if rows is None else ffi.cast("int64_t *", counts.ctypes.data)
-        self.context._call(lib.lierne_plan_update_counts, self._alive(), pointer)
-
-
-class BridgeRoutes:
-    """What one rank does in a bridge, without a context: pure, not collective. For programs that
-    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank; a shared
-    output and a group need a context. Raises ValueError and as Bridge."""
-
-    def __init__(self, rank, src, dst, shape, dtype, **options):
-        if options.get("shared_output", "none") != "none":
-            raise ValueError(f"shared_output is {options['shared_output']!r}, must be 'none': ranks share "
-                             "memory through a context (lierne.Bridge)")
-        if options.get("group") is not None:
-            raise ValueError("group must be None: a group belongs to a context (lierne.Bridge)")
-        spec = bridge_spec(src, dst, shape, dtype, **options)
-        outs = [ffi.new("lierne_layout **") for _ in range(3)]
-        call(lib.lierne_layout_create_bridge, *outs, spec.at)
-        source, target, gradient = (ffi.gc(out[0], lib.lierne_layout_destroy) for out in outs)
-        self.dtype = dtype_name(dtype)
-        self.identity = (repr(src), repr(dst), tuple(shape), self.dtype, sorted(options.items()))
-        self._pairs = {FORWARD: (source, target), ADJOINT: (gradient, source)}
-        self._rank, self._naxes = rank, 3 if options.get("rows_per_sample") else len(shape)
-
-    def shapes(self, direction="forward"):
-        """The shapes of this rank's input and output; with rows_per_sample of 3 axes."""
-        found = []
-        for layout in self._pairs[direction_of(direction)]:
-            sizes = ffi.new("int64_t[]", self._naxes)
-            call(lib.lierne_layout_get_shape, sizes, layout, self._rank)
-            found.append(tuple(sizes))
-        return tuple(found)
-
-    def route(self, direction="forward"):
-        """The Route of a direction."""
-        route = make("lierne_route", lib.lierne_route_create_redistribute, ffi.NULL,
-                     *self._pairs[direction_of(direction)], self._rank, ffi.NULL)
-        try:
-            return read_route(route)
-        finally:
-            lib.lierne_route_destroy(route)
-
-
-class Megatron(Plan):
-    """The same bridge by an algorithm of Megatron-LM: "collective" or "leader" (lierne/megatron.h).
-    Arguments as Bridge."""
-
-    def __init__(self, context, src, dst, shape, dtype, algorithm="collective", **options):
-        spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON),
-                    bridge=bridge_spec(src, dst, shape, dtype, **options))
-        super().__init__(context, lib.lierne_plan_create_megatron, handle(context, "context"), spec.at)
-
-    @staticmethod
-    def check(src, dst, shape, dtype, algorithm="collective", **options):
-        """Raises what the constructor would, as far as that needs no context."""
-        spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON),
-                    bridge=bridge_spec(src, dst, shape, dtype, **options))
-        call(lib.lierne_megatron_check, spec.at)
-
-    @staticmethod
-    def rejection(src, dst):
-        """Why Megatron-LM rejects two grids: a name as "src_cp" and a line of text; or None."""
-        spec = Spec("lierne_bridge_spec", src=handle(src, "grid"), dst=handle(dst, "grid"))
-        call(lib.lierne_bridge_check_grids, spec.at)
-        of = ffi.gc(make("lierne_megatron_map", lib.lierne_megatron_map_create, spec.at),
-                    lib.lierne_megatron_map_destroy)
-        code = lib.lierne_megatron_map_get_rejection_code(of)
-        return (_REJECTION[code], text(lib.lierne_megatron_map_get_rejection(of))) if code else None
 
 
 class Redistribute(Plan):
     """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
 
     adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing, shared_output: as
-    Bridge. max_segments, max_rows: capacities of a plan whose segments change (update). Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
+    Bridge. max_segments, max_rows: capacities of a plan whose segments change (update).
+    Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
     others."""
 
-    def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1,
-                 routing="auto", shared_output="none", group=None, max_segments=0, max_rows=0):
+    def __init__(self, context: Context, src: Layout, dst: Layout, adjoint_src: typing.Optional[Layout] = None,
+                 adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
+                 shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
+                 max_segments: int = 0, max_rows: int = 0) -> None:
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
-                    routing=choice("routing", routing, _ROUTINGS),
-                    shared_output=choice("shared_output", shared_output, _SHARING), group=group_handle(group),
+                    routing=choice("routing", routing, ROUTINGS),
+                    shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group),
                     max_segments=max_segments, max_rows=max_rows)
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
-    def update(self, src=None, dst=None):
+    def update(self, src: typing.Optional[Packing] = None, dst: typing.Optional[Packing] = None) -> None:
         """The next segments (max_segments): how src and dst pack them, None for a layout without a packing.
         Local: all ranks give the same between the same two calls. Raises errors.CapacityError,
         InvalidError and others; the plan then keeps the old ones."""
@@ -245,8 +65,10 @@ class PackedBridge(Plan):
     partial_dims: names of dims of dst whose ranks each have a contribution to the gradient. max_segments,
     max_rows, max_runs: capacities, for update. Raises errors.OverlapError, CountError and others."""
 
-    def __init__(self, context, src, dst, runs=(), allow_unused=False, allow_repeat=False, partial_dims=(),
-                 max_inflight=1, routing="auto", group=None, max_segments=0, max_rows=0, max_runs=0):
+    def __init__(self, context: Context, src: Layout, dst: Layout, runs: Integers = (), allow_unused: bool = False,
+                 allow_repeat: bool = False, partial_dims: typing.Sequence[str] = (), max_inflight: int = 1,
+                 routing: Routing = "auto", group: typing.Optional[ContextGroup] = None, max_segments: int = 0,
+                 max_rows: int = 0, max_runs: int = 0) -> None:
         runs, names = read_runs(runs), list(dst.grid.dims())
         for name in partial_dims:
             if name not in names:
@@ -254,11 +76,11 @@ class PackedBridge(Plan):
         spec = Spec("lierne_packed_bridge_spec", src=handle(src, "layout"), dst=handle(dst, "layout"), runs=runs,
                     nruns=len(runs), allow_unused=bool(allow_unused), allow_repeat=bool(allow_repeat),
                     partial_dims=sum(1 << names.index(name) for name in partial_dims), max_inflight=max_inflight,
-                    routing=choice("routing", routing, _ROUTINGS), group=group_handle(group),
+                    routing=choice("routing", routing, ROUTINGS), group=group_handle(group),
                     max_segments=max_segments, max_rows=max_rows, max_runs=max_runs)
         super().__init__(context, lib.lierne_plan_create_packed_bridge, handle(context, "context"), spec.at)
 
-    def update(self, src, dst, runs):
+    def update(self, src: Packing, dst: Packing, runs: Integers) -> None:
         """The next images (src), segments (dst) and runs. Local: all ranks give the same between the same
         two calls. Raises as the constructor, and errors.CapacityError; the plan then keeps the old ones."""
         update_segments(self, src, dst, src, read_runs(runs))
@@ -287,7 +109,7 @@ class _Set:
                 offsets = [0, *itertools.accumulate(sizes)]
             self._places[name] = [(int(at), n, shape) for at, n, shape in zip(offsets, sizes, shapes)]
 
-    def views(self, buffer, side="src"):
+    def views(self, buffer: typing.Any, side: Side = "src") -> typing.List[typing.Any]:
         """The tensors of a buffer of the set, as a list of views in their order, empty ones for those
         that the rank does not hold. buffer: one axis, an input (side "src") or an output ("dst") of the
         forward; a numpy array or a torch tensor. Raises ValueError."""
@@ -309,7 +131,9 @@ class TensorSet(_Set, Plan):
     the same Layout object for equal tensors: planning is faster. Raises errors.InvalidError,
     UnsupportedError (a PARTIAL dim), MismatchError and others."""
 
-    def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1, group=None):
+    def __init__(self, context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
+                 src_offsets: typing.Optional[Integers] = None, dst_offsets: typing.Optional[Integers] = None,
+                 max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> None:
         spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=group_handle(group))
         super().__init__(context, lib.lierne_plan_create_set, handle(context, "context"), spec.at)
         self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
@@ -319,7 +143,9 @@ class TensorSetRoutes(_Set):
     """What one rank does in a set, without a context: pure, not collective. For programs that execute
     routes themselves (lierne.torch.Operation does). Arguments as TensorSet, and the rank."""
 
-    def __init__(self, rank, src, dst, src_offsets=None, dst_offsets=None):
+    def __init__(self, rank: int, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
+                 src_offsets: typing.Optional[Integers] = None,
+                 dst_offsets: typing.Optional[Integers] = None) -> None:
         self._routes = {FORWARD: self._read(rank, src, dst, src_offsets, dst_offsets),
                         ADJOINT: self._read(rank, dst, src, dst_offsets, src_offsets)}
         self.dtype = src[0].dtype
@@ -336,12 +162,12 @@ class TensorSetRoutes(_Set):
         finally:
             lib.lierne_route_destroy(route)
 
-    def shapes(self, direction="forward"):
+    def shapes(self, direction: Direction = "forward") -> Shapes:
         """The shapes of this rank's input and output: one axis each."""
         elements = self.route(direction).elements
         return (elements[lib.LIERNE_BUFFER_IN],), (elements[lib.LIERNE_BUFFER_OUT],)
 
-    def route(self, direction="forward"):
+    def route(self, direction: Direction = "forward") -> Route:
         """The Route of a direction."""
         return self._routes[direction_of(direction)]
 
@@ -356,7 +182,7 @@ class _Rows(Plan):
                     width=int(np.prod(self.row_shape, dtype=np.int64)), **fields)
         super().__init__(context, function, handle(context, "context"), spec.at)
 
-    def lists(self):
+    def lists(self) -> Report:
         """What planning found, as a dict of the fields of lierne_graph_lists: numbers, and numpy
         arrays (owned, ghosts, sender_ranks, edge_source, local_edges, ...)."""
         spec = Spec("lierne_graph_lists")
@@ -380,11 +206,13 @@ class Graph(_Rows):
 
     owner: the rank that owns each row of the graph, the same on every rank. source, target: global
     rows of this rank's edges, whose targets it owns; with remote_targets a target may also be a ghost.
-    row_shape: of one row. combined: owned rows and ghosts share a buffer. Raises errors.OwnerRangeError, EdgeTargetNotOwnedError and others."""
+    row_shape: of one row. combined: owned rows and ghosts share a buffer.
+    Raises errors.OwnerRangeError, EdgeTargetNotOwnedError and others."""
 
-    def __init__(self, context, owner, source, target, dtype, row_shape=(), algorithm="auto",
-                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1,
-                 remote_targets=False, group=None):
+    def __init__(self, context: Context, owner: Integers, source: Integers, target: Integers, dtype: DType,
+                 row_shape: Shape = (), algorithm: GraphAlgorithm = "auto", accumulate: bool = False,
+                 combined: bool = False, keep_ghosts: bool = False, max_inflight: int = 1,
+                 remote_targets: bool = False, group: typing.Optional[ContextGroup] = None) -> None:
         self._options = dict(dtype=dtype, row_shape=row_shape, algorithm=algorithm,
                              accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
                              max_inflight=max_inflight, remote_targets=remote_targets, group=group_handle(group))
@@ -397,7 +225,7 @@ class Graph(_Rows):
             raise ValueError(f"source has {len(source)} edges and target has {len(target)}")
         return dict(nrows=len(owner), owner=owner, nedges=len(source), source=source, target=target)
 
-    def update(self, owner, source, target):
+    def update(self, owner: Integers, source: Integers, target: Integers) -> None:
         """Gives the plan another graph. Collective."""
         fields = dict(self._options, dtype=dtype_number(self._options["dtype"]),
                       algorithm=_GRAPHS[self._options["algorithm"]],
@@ -411,8 +239,10 @@ class References(_Rows):
     """Remote rows by reference: ghost k is a copy of local row `row[k]` of rank `rank[k]`. nowned: of
     this rank. Otherwise as Graph."""
 
-    def __init__(self, context, nowned, rank, row, dtype, row_shape=(), algorithm="auto",
-                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1, group=None):
+    def __init__(self, context: Context, nowned: int, rank: Integers, row: Integers, dtype: DType,
+                 row_shape: Shape = (), algorithm: GraphAlgorithm = "auto", accumulate: bool = False,
+                 combined: bool = False, keep_ghosts: bool = False, max_inflight: int = 1,
+                 group: typing.Optional[ContextGroup] = None) -> None:
         if len(rank) != len(row):
             raise ValueError(f"rank has {len(rank)} entries and row has {len(row)}")
         self._plan(context, lib.lierne_plan_create_references, "lierne_references_spec", row_shape,
@@ -428,8 +258,10 @@ class Halo(Plan):
     recvnum[s] rows come from rank recvproc[s]. Buffers have the shape (nlocal + nghost, *row_shape).
     Raises errors.GhostCountError, RowNotYetFilledError, PeerCountError and others."""
 
-    def __init__(self, context, nlocal, nghost, sendproc, recvproc, sendlists, recvnum, dtype,
-                 row_shape=(), keep_ghosts=False, max_inflight=1, group=None):
+    def __init__(self, context: Context, nlocal: int, nghost: int, sendproc: typing.Sequence[int],
+                 recvproc: typing.Sequence[int], sendlists: typing.Sequence[Integers], recvnum: typing.Sequence[int],
+                 dtype: DType, row_shape: Shape = (), keep_ghosts: bool = False, max_inflight: int = 1,
+                 group: typing.Optional[ContextGroup] = None) -> None:
         swaps = {len(sendproc), len(recvproc), len(sendlists), len(recvnum)}
         if len(swaps) != 1:
             raise ValueError(f"the lists of swaps have different lengths: {sorted(swaps)}")
@@ -441,7 +273,7 @@ class Halo(Plan):
                     max_inflight=max_inflight, group=group_handle(group))
         super().__init__(context, lib.lierne_plan_create_halo, handle(context, "context"), spec.at)
 
-    def swaps(self):
+    def swaps(self) -> Report:
         """What the plan was made with: a dict of nlocal, nghost, sendproc, recvproc, sendlists and
         recvnum."""
         spec = Spec("lierne_halo_spec")
@@ -451,7 +283,7 @@ class Halo(Plan):
                 "recvproc": list(at.recvproc[0:n]), "recvnum": list(at.recvnum[0:n]),
                 "sendlists": [list(at.sendlist[s][0:at.sendnum[s]]) for s in range(n)]}
 
-    def roots(self):
+    def roots(self) -> typing.Tuple[Array, Array]:
         """The owner of each ghost, and the ghost's row there: two numpy arrays."""
         nghost = self.swaps()["nghost"]
         rank, row = np.zeros(nghost, np.int32), np.zeros(nghost, np.int64)
@@ -459,13 +291,13 @@ class Halo(Plan):
              ffi.cast("int64_t *", row.ctypes.data), self._alive())
         return rank, row
 
-    def flattened(self, separate=False):
+    def flattened(self, separate: bool = False) -> Plan:
         """The same exchange in one round, straight from the owners. Collective."""
         plan = self._derived(self.context, lib.lierne_plan_create_flattened, self._alive(), separate)
         plan.row_shape = self.row_shape
         return plan
 
-    def restricted(self, keep):
+    def restricted(self, keep: npt.ArrayLike) -> Plan:
         """The same exchange without the rows whose entry of keep is zero. Collective."""
         mask = np.ascontiguousarray(np.asarray(keep) != 0, np.uint8)
         sized("keep", mask, self.shapes()[0][0])

@@ -9,13 +9,20 @@
     cu_seqlens = samples.cu_seqlens()     # of the segments in pixels, int32
     embeddings = samples.ret(computed)    # in the order of own_pixels
 """
+from __future__ import annotations
+
 import dataclasses
+import typing
 
 import numpy as np
 
 from lierne._arrays import dtype_number
-from lierne._library import Error, Spec, call, choice, copied, ffi, handle, lib, make, not_copied, sized
+from lierne._library import Error, Spec, arguments, call, choice, copied, ffi, handle, lib, make, not_copied, sized
+from lierne._types import Array, Buffer, Integers, Mode, Place, Report
 from lierne.plan import Plan
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 _MODES = {"shed": lib.LIERNE_BALANCE_SHED, "lpt": lib.LIERNE_BALANCE_LPT, "kk": lib.LIERNE_BALANCE_KK,
           "contiguous": lib.LIERNE_BALANCE_CONTIGUOUS, "caller": lib.LIERNE_BALANCE_CALLER}
@@ -54,7 +61,12 @@ class Assignment:
     `ranks` (int32) and `loads` (int64) are numpy arrays, `report` is a dict of the fields of
     lierne_assignment_report."""
 
-    def __init__(self, costs, counts, rows=None, segments=None, mode="shed", **options):
+    def __init__(self, costs: Integers, counts: Integers, rows: typing.Optional[Integers] = None,
+                 segments: typing.Optional[Integers] = None, mode: Mode = "shed", *, cost: int = 0,
+                 tolerance: typing.Optional[int] = None, max_items: int = 0, max_rows: int = 0, min_items: int = 0,
+                 equal_items: bool = False, nodes: typing.Optional[Integers] = None,
+                 assignment: typing.Optional[Integers] = None) -> None:
+        options = arguments(locals(), "costs", "counts", "rows", "segments", "mode")
         mode = choice("mode", mode, _MODES)
         items, nitems = _items(costs, 1, rows, segments)
         counts = np.ascontiguousarray(counts, np.int64)
@@ -114,8 +126,10 @@ class Samples:
     item. caller: whether updates may have mode "caller". Raises NotImplementedError where the context's
     memory or transports cannot do this."""
 
-    def __init__(self, context, dispatch, ret=(), *, max_items, max_rows, max_segments=0,
-                 max_returned_rows=0, costs=1, caller=False, max_inflight=1):
+    def __init__(self, context: Context, dispatch: typing.Sequence[typing.Tuple[typing.Any, ...]],
+                 ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_items: int, max_rows: int,
+                 max_segments: int = 0, max_returned_rows: int = 0, costs: int = 1, caller: bool = False,
+                 max_inflight: int = 1) -> None:
         self.context, self._handle = context, None
         ways = [(_DISPATCHES[entry[2] if len(entry) > 2 else "rows"], *entry[:2]) for entry in dispatch]
         ways += [(lib.LIERNE_SAMPLES_RETURN, *entry) for entry in ret]
@@ -138,14 +152,14 @@ class Samples:
                              "the context of the samples is closed")
         return self._handle
 
-    def close(self):
+    def close(self) -> None:
         """Frees the samples and their plans. Not collective. Raises errors.BusyError while a request is in
         flight."""
         if self._handle is not None and self.context._handle is not None:
             self.context._call(lib.lierne_samples_destroy, self._handle)
         self._handle = None
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.context._discard(lib.lierne_samples_destroy, self._handle)
 
@@ -154,13 +168,18 @@ class Samples:
             sized(name, options.get(name), count)
         return Spec("lierne_balance_spec", mode=choice("mode", mode, _MODES), **options)
 
-    def update(self, costs, rows=None, segments=None, returned_rows=None, mode="shed", destination=None,
-               **options):
+    def update(self, costs: Integers, rows: typing.Optional[Integers] = None,
+               segments: typing.Optional[Integers] = None, returned_rows: typing.Optional[Integers] = None,
+               mode: Mode = "shed", destination: typing.Optional[typing.Mapping[str, typing.Any]] = None, *,
+               cost: int = 0, tolerance: typing.Optional[int] = None, max_items: int = 0, max_rows: int = 0,
+               min_items: int = 0, equal_items: bool = False, nodes: typing.Optional[Integers] = None,
+               assignment: typing.Optional[Integers] = None) -> None:
         """The next step: this rank's items. Collective; one all-gather. Arguments as lierne_items:
         costs [items] or [items, costs], rows and returned_rows per segment, segments per item. mode and
         options say how they are assigned, as for Assignment, the same on all ranks; destination, None for
         home, is a dict of the same for where results go. On any rank's error every rank raises it, and
         the old routing stays."""
+        options = arguments(locals(), "costs", "rows", "segments", "returned_rows", "mode", "destination")
         try:
             items, nitems = _items(costs, self._costs, rows, segments, returned_rows)
             balance = self._balance(nitems, mode, **options)
@@ -188,29 +207,29 @@ class Samples:
         results = tuple(request.wait() for request in requests)
         return results[0] if len(results) == 1 else results
 
-    def dispatch(self, *data):
+    def dispatch(self, *data: typing.Optional[Buffer]) -> typing.Any:
         """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once.
         Collective. Returns a new numpy array, or a tuple of them."""
         return self._move(self._dispatch, "forward", data)
 
-    def dispatch_adjoint(self, *gradients):
+    def dispatch_adjoint(self, *gradients: typing.Optional[Buffer]) -> typing.Any:
         """Gradients of what dispatch returned, to those of its arguments."""
         return self._move(self._dispatch, "adjoint", gradients)
 
-    def ret(self, *data):
+    def ret(self, *data: typing.Optional[Buffer]) -> typing.Any:
         """Rows that were computed, to their destination: all tensors of `ret` at once. Collective."""
         return self._move(self._ret, "forward", data)
 
-    def ret_adjoint(self, *gradients):
+    def ret_adjoint(self, *gradients: typing.Optional[Buffer]) -> typing.Any:
         """Gradients of what ret returned, to those of its arguments."""
         return self._move(self._ret, "adjoint", gradients)
 
     @property
-    def plans(self):
+    def plans(self) -> typing.List[Plan]:
         """The Plans of all tensors, those of dispatch first. They are closed with the samples."""
         return self._dispatch + self._ret
 
-    def lists(self, place="dispatched"):
+    def lists(self, place: Place = "dispatched") -> SamplesLists:
         """The SamplesLists of "home", "dispatched", "computed" (returned rows where they are computed) or
         "returned"."""
         l = Spec("lierne_samples_lists")
@@ -220,17 +239,17 @@ class Samples:
                             copied(l.ranks, l.nitems_all), copied(l.permutation, l.nitems_all),
                             copied(l.first, ranks + 1), copied(l.loads, ranks))
 
-    def cu_seqlens(self, place="dispatched"):
+    def cu_seqlens(self, place: Place = "dispatched") -> Array:
         """The cu_seqlens of a place as int32. Raises OverflowError where they do not fit."""
         out = ffi.new("const int32_t **")
         call(lib.lierne_samples_get_cu_seqlens_i32, out, self._alive(), choice("place", place, _PLACES))
         return copied(out[0], len(self.lists(place).cu_seqlens))
 
     @property
-    def report(self):
+    def report(self) -> Report:
         """What the last update balances and moves: a dict of the fields of lierne_assignment_report."""
         return _report(lib.lierne_samples_get_report, self._alive())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         state = "closed samples" if self._handle is None else f"samples of {len(self.plans)} tensors"
         return f"<{state}>"

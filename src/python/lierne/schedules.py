@@ -11,13 +11,20 @@
 Recording, passes, checks and texts need no context and no other rank. The C headers
 lierne/schedule.h and lierne/group.h are the manual; docs/schedules.md says why. With tensors:
 lierne.torch.schedules; of a torch.fx graph: lierne.torch.fx."""
+from __future__ import annotations
+
 import dataclasses
 import operator
+import types
 import typing
 
 from lierne._arrays import dtype_number, dtype_of_number
-from lierne._library import ERRORS, Error, Spec, call, ffi, handle, lib, make, not_copied, text
+from lierne._library import ERRORS, Error, Spec, arguments, call, ffi, handle, lib, make, not_copied, text
+from lierne._types import Priority
 from lierne.plan import direction_of
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "barrier", "send",
          "recv", "plan", "local")
@@ -95,7 +102,8 @@ class Schedule:
     at the first pass, check, text or run. Raises errors.InvalidError and others as
     lierne_schedule_add_group and lierne_schedule_add_operation."""
 
-    def __init__(self, rank, groups=(), operations=()):
+    def __init__(self, rank: int, groups: typing.Iterable[typing.Union[Group, ContextGroup]] = (),
+                 operations: typing.Iterable[Operation] = ()) -> None:
         self._handle = ffi.gc(make("lierne_schedule", lib.lierne_schedule_create, rank),
                               lib.lierne_schedule_destroy)
         self._plans, self._names = {}, []  # by operation; of groups
@@ -114,7 +122,7 @@ class Schedule:
         schedule._names = [group.name for group in schedule.groups]
         return schedule
 
-    def add_group(self, group):
+    def add_group(self, group: typing.Union[Group, ContextGroup]) -> str:
         """Adds a Group, or a ContextGroup, and returns its name."""
         ranks = [operator.index(rank) for rank in group.ranks]
         spec = Spec("lierne_schedule_group_spec", name=group.name, uid=group.uid, ranks=ranks,
@@ -123,7 +131,7 @@ class Schedule:
         self._names.append(group.name)
         return group.name
 
-    def add_operation(self, entry):
+    def add_operation(self, entry: Operation) -> int:
         """Adds an Operation behind the others and returns its index."""
         index, plan, after = ffi.new("int *"), entry.plan, list(entry.after)
         fields = dataclasses.asdict(dataclasses.replace(entry, plan=None))
@@ -149,11 +157,11 @@ class Schedule:
         return self._handle
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         return lib.lierne_schedule_get_rank(self._handle)
 
     @property
-    def groups(self):
+    def groups(self) -> typing.List[Group]:
         """The Groups, those that passes made among them."""
         out = Spec("lierne_schedule_group")
         found = []
@@ -162,11 +170,11 @@ class Schedule:
             found.append(_group_of(out.at))
         return found
 
-    def __len__(self):
+    def __len__(self) -> int:
         return lib.lierne_schedule_get_noperations(self._handle)
 
     @property
-    def operations(self):
+    def operations(self) -> typing.List[Operation]:
         """The Operations, with the groups that passes gave them."""
         return [self._operation(i) for i in range(len(self))]
 
@@ -178,7 +186,7 @@ class Schedule:
                          out.count, out.root, out.peer, self._plans.get(i), _DIRECTIONS[out.direction],
                          bool(out.held), text(out.name))
 
-    def text(self):
+    def text(self) -> str:
         """As JSON (docs/schedules.md), which read() and `lierne schedule` read. Plans are numbers."""
         out = make("char", lib.lierne_schedule_serialize, self._frozen())
         try:
@@ -186,11 +194,11 @@ class Schedule:
         finally:
             lib.lierne_text_destroy(out)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<schedule of rank {self.rank}: {len(self)} operations, {len(self.groups)} groups>"
 
 
-def read(source):
+def read(source: str) -> typing.List[Schedule]:
     """The Schedules of a text: of one, or of {"schedules": [...]}. They have no plans. Raises
     errors.InvalidError and errors.SyntaxError, with line and column."""
     out, n, data = ffi.new("lierne_schedule ***"), ffi.new("int *"), source.encode()
@@ -202,8 +210,9 @@ def read(source):
     return found
 
 
-def isolate(schedule, purpose="ep", kinds=("all_to_all",), priority="high", any_tag=False,
-            singletons=False, also_alone=False):
+def isolate(schedule: Schedule, purpose: str = "ep", kinds: typing.Sequence[str] = ("all_to_all",),
+            priority: Priority = "high", any_tag: bool = False, singletons: bool = False,
+            also_alone: bool = False) -> Schedule:
     """The Schedule in which operations of these kinds and the tag `purpose` have groups of their own
     wherever their group carries anything else.
 
@@ -223,7 +232,7 @@ def _schedule(schedule):
     return schedule._frozen()
 
 
-def check(schedules):
+def check(schedules: typing.Sequence[Schedule]) -> Order:
     """The Order of the schedules of several ranks, compared with each other; schedules of some ranks
     may be absent. Raises errors.MismatchError where ranks disagree: it names rank, operation, group,
     field and both values. A launch order that closes a cycle is no error here."""
@@ -235,7 +244,7 @@ def check(schedules):
                  order.at.ncreated, text(cycle))
 
 
-def launch_order(schedules, concurrent=False):
+def launch_order(schedules: typing.Sequence[Schedule], concurrent: bool = False) -> Order:
     """As check, but raises errors.InvalidError where the ranks would wait for each other for ever: it
     names ranks, operations and groups. concurrent: queues are independent, so that only the order
     within a queue and dependencies count."""
@@ -263,46 +272,47 @@ class ContextGroup:
     """A group of a context, of which this rank is a member; made by create_groups. Destroyed with its
     context, or by close()."""
 
-    def __init__(self, context, handle):
+    def __init__(self, context: Context, handle: typing.Any) -> None:
         self.context, self._handle = context, handle
 
     __copy__ = __reduce_ex__ = not_copied
 
     @property
-    def name(self):
+    def name(self) -> str:
         """For schedules: the purpose and the uid."""
         return f"{self.purpose}#{self.uid}"
 
     @property
-    def ranks(self):
+    def ranks(self) -> typing.Tuple[int, ...]:
         """The ranks of the world, in the group's order."""
         own = handle(self, "group")
         return tuple(lib.lierne_group_get_ranks(own)[0:lib.lierne_group_get_size(own)])
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """This rank's place among them."""
         return lib.lierne_group_get_rank(handle(self, "group"))
 
     @property
-    def purpose(self):
+    def purpose(self) -> str:
         return text(lib.lierne_group_get_purpose(handle(self, "group")))
 
     @property
-    def priority(self):
+    def priority(self) -> str:
         return _PRIORITIES[lib.lierne_group_get_priority(handle(self, "group"))]
 
     @property
-    def uid(self):
+    def uid(self) -> int:
         """Equal on all members, and never that of another group of the context."""
         return lib.lierne_group_get_uid(handle(self, "group"))
 
-    def close(self):
+    def close(self) -> None:
         """Destroys the group. Collective over its members where transports have communicators."""
         _destroy(self, lib.lierne_group_destroy)
 
 
-def create_groups(context, *specs):
+def create_groups(context: Context,
+                  *specs: typing.Tuple[typing.Any, ...]) -> typing.List[typing.Optional[ContextGroup]]:
     """This rank's ContextGroup of each spec, None where it is in none. Collective over the context: all
     ranks give the same specs, members or not.
 
@@ -335,8 +345,8 @@ class Run:
     error on every rank, before anything is created or moved. Destroyed when it is collected, with its
     context, or by close()."""
 
-    def __init__(self, context, schedule, concurrent=False, progress_thread=False, external=False,
-                 stream=None):
+    def __init__(self, context: Context, schedule: Schedule, concurrent: bool = False, progress_thread: bool = False,
+                 external: bool = False, stream: typing.Optional[int] = None) -> None:
         spec = Spec("lierne_run_spec", concurrent=bool(concurrent), external=bool(external),
                     progress_thread=bool(progress_thread),
                     stream=ffi.cast("void *", 0 if stream is None else operator.index(stream)))
@@ -359,7 +369,7 @@ class Run:
             call(function, *arguments)
 
     @property
-    def created(self):
+    def created(self) -> typing.List[Group]:
         """The Groups that making this run created, of all ranks: the same list on every rank."""
         out, own = Spec("lierne_schedule_group"), handle(self, "run")
         found = []
@@ -372,7 +382,8 @@ class Run:
         """(the result, pointers to out and in, what keeps them alive)"""
         return plan._buffers(direction, data, out)
 
-    def begin(self, data, outs=None):
+    def begin(self, data: typing.Iterable[typing.Any],
+              outs: typing.Optional[typing.Iterable[typing.Any]] = None) -> None:
         """Starts all operations. data and outs have an entry per operation, None for those without a
         plan; without outs, results are new arrays. The buffers are borrowed until wait()."""
         n = len(self.schedule)
@@ -389,17 +400,17 @@ class Run:
         sources = ffi.new("const void *[]", [entry[2] for entry in filled])
         self._call(lib.lierne_run_begin, handle(self, "run"), targets, sources)
 
-    def resume(self, index):
+    def resume(self, index: int) -> None:
         """Lets a held operation do its part, or says that a local one is complete."""
         self._call(lib.lierne_run_resume, handle(self, "run"), index)
 
-    def test(self):
+    def test(self) -> bool:
         """Progresses the run; whether wait() would return at once."""
         done = ffi.new("int *")
         self._call(lib.lierne_run_test, done, handle(self, "run"))
         return bool(done[0])
 
-    def wait(self):
+    def wait(self) -> typing.List[typing.Any]:
         """Waits until all operations of this rank are complete, and returns the results, one per
         operation, None where there is no plan. Raises as lierne_run_end: errors.TimeoutError names the
         operation that is held, and the one behind it."""
@@ -411,9 +422,11 @@ class Run:
         self._call(lib.lierne_run_end, handle(self, "run"))
 
     @classmethod
-    def once(cls, context, schedule, data, **options):
+    def once(cls, context: Context, schedule: Schedule, data: typing.Iterable[typing.Any], *,
+             concurrent: bool = False, progress_thread: bool = False, external: bool = False,
+             stream: typing.Optional[int] = None) -> typing.List[typing.Any]:
         """As run()."""
-        with cls(context, schedule, **options) as own:
+        with cls(**arguments(locals(), "cls", "data")) as own:
             own.begin(data)
             return own.wait()
 
@@ -421,13 +434,13 @@ class Run:
         plan, direction = self._plans.get(i, (None, None))
         return plan._shared_array(direction) if out is None and plan else out
 
-    def event(self, index):
+    def event(self, index: int) -> Event:
         """The Event of an operation of the last execution, also while it goes on."""
         out = Spec("lierne_run_event").at
         call(lib.lierne_run_get_event, out, handle(self, "run"), index)
         return Event(*(getattr(out, field.name) for field in dataclasses.fields(Event)))
 
-    def trace(self):
+    def trace(self) -> str:
         """The last execution of this rank as events of the Chrome trace format: a text, which trace()
         joins with those of other ranks."""
         out = make("char", lib.lierne_run_get_trace, handle(self, "run"))
@@ -436,19 +449,20 @@ class Run:
         finally:
             lib.lierne_text_destroy(out)
 
-    def close(self):
+    def close(self) -> None:
         """Destroys the run, and the groups that no other run uses. Raises errors.BusyError between
         begin() and wait()."""
         _destroy(self, lib.lierne_run_destroy)
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.context._discard(lib.lierne_run_destroy, self._handle)
 
-    def __enter__(self):
+    def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: typing.Optional[typing.Type[BaseException]], error: typing.Optional[BaseException],
+                 trace: typing.Optional[types.TracebackType]) -> None:
         if kind is None:  # else it may be begun, and goes with its context
             self.close()
 
@@ -461,12 +475,14 @@ def _sized(what, values, n):
     return values
 
 
-def run(context, schedule, data, **options):
+def run(context: Context, schedule: Schedule, data: typing.Iterable[typing.Any], *, concurrent: bool = False,
+        progress_thread: bool = False, external: bool = False,
+        stream: typing.Optional[int] = None) -> typing.List[typing.Any]:
     """Commits a schedule, executes it once, and returns its results. Collective; options as Run."""
-    return Run.once(context, schedule, data, **options)
+    return Run.once(**arguments(locals()))
 
 
-def trace(texts):
+def trace(texts: typing.Iterable[str]) -> str:
     """The trace of all ranks, of each rank's Run.trace(): JSON that opens in Perfetto and that `lierne
     draw timeline` draws."""
     return "[\n" + ",\n".join(texts) + "\n]\n"

@@ -1,8 +1,14 @@
 """A bridge of a configuration file on all ranks of its world, in this process, checked element by
 element against what the layouts say."""
+from __future__ import annotations
+
+import typing
+
+import os
 import numpy as np
 
 from lierne._library import ffi, last_error, lib
+from lierne._types import Report, Shape
 from lierne.config import Config
 from lierne.context import World
 from lierne.plan import Plan
@@ -67,7 +73,8 @@ def _contribution(grid, view, rank, partial):
     return (grid.coords(rank, view)["cp"] + 1 if inside else 1), cp * (cp + 1) // 2
 
 
-def simulate(path, bridge=None, shape=None):
+def simulate(path: typing.Union[str, os.PathLike[str]], bridge: typing.Optional[str] = None,
+             shape: typing.Optional[Shape] = None) -> Report:
     """Runs a bridge of a configuration file forward and adjoint on all of its ranks.
 
     bridge: its name, by default the first. shape: another global shape, by default the file's (all

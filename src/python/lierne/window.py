@@ -7,10 +7,19 @@
         total = sum(window.readable(place) for place in range(window.size))
 
 The C header lierne/window.h is the manual, and says what may be written and read when. Host memory."""
+from __future__ import annotations
+
+import typing
+
+import types
 import numpy as np
 
 from lierne._arrays import dtype_name, numpy_dtype
 from lierne._library import Spec, ffi, handle, lib, not_copied
+from lierne._types import DType, Shape
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 
 class Window:
@@ -18,7 +27,7 @@ class Window:
     rank. Collective over the context. Raises as lierne_window_create, the same error on all ranks.
     Destroyed with its context, or by close() (`with`), collectively: never by the collector."""
 
-    def __init__(self, context, shape, dtype):
+    def __init__(self, context: Context, shape: typing.Union[int, Shape], dtype: DType) -> None:
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.dtype = dtype_name(dtype)
         self._numpy = numpy_dtype(self.dtype)
@@ -38,17 +47,17 @@ class Window:
         return handle(self, "window")
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of ranks of the node."""
         return lib.lierne_window_get_size(self._alive())
 
     @property
-    def place(self):
+    def place(self) -> int:
         """This rank's place among them."""
         return lib.lierne_window_get_rank(self._alive())
 
     @property
-    def ranks(self):
+    def ranks(self) -> typing.Tuple[int, ...]:
         """The ranks of the world, ascending: ranks[place] is the rank at a place."""
         own = self._alive()
         return tuple(lib.lierne_window_get_ranks(own)[0:lib.lierne_window_get_size(own)])
@@ -67,28 +76,28 @@ class Window:
         view = memoryview(block) if writable else memoryview(block).toreadonly()
         return np.frombuffer(view, self._numpy).reshape(self.shape)
 
-    def writable(self, place=None):
+    def writable(self, place: typing.Optional[int] = None) -> typing.Any:
         """The buffer of the rank at a place (this rank's own by default) as an array to be written before
         the next notify(); not valid afterwards. RuntimeError between notify() and wait()."""
         place = self.place if place is None else place
         return self._array(lib.lierne_window_get_writable(self._alive(), place), place, "writable")
 
-    def readable(self, place):
+    def readable(self, place: int) -> typing.Any:
         """What was written into the buffer of the rank at a place, as a read-only array of that memory;
         valid until the next notify(), so copy what must outlive it. RuntimeError before the first
         wait(), and between notify() and wait()."""
         return self._array(lib.lierne_window_get_readable(self._alive(), place), place, "readable")
 
-    def notify(self):
+    def notify(self) -> None:
         """Tells the others that what this rank writes in this round is there. Does not wait."""
         self.context._call_at_once(lib.lierne_window_notify, self._alive(), ffi.NULL)
 
-    def wait(self):
+    def wait(self) -> None:
         """Waits until all ranks of the node have notified this round. Raises errors.TimeoutError, which
         names a rank that did not come, and as lierne_window_wait."""
         self.context._call(lib.lierne_window_wait, self._alive(), ffi.NULL)
 
-    def close(self):
+    def close(self) -> None:
         """Destroys the window. Collective. BufferError while arrays of its buffers are alive."""
         if self._handle is not None and self.context._handle is not None:
             self.context._check_unused("the window", self)
@@ -96,14 +105,15 @@ class Window:
             self.context._call(lib.lierne_window_destroy, own)
         self._handle = None
 
-    def __enter__(self):
+    def __enter__(self) -> Window:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: typing.Optional[typing.Type[BaseException]], error: typing.Optional[BaseException],
+                 trace: typing.Optional[types.TracebackType]) -> None:
         if error is None:  # other ranks may not come here: it goes with the context
             self.close()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._handle is None:
             return "Window(closed)"
         return f"Window({self.shape}, {self.dtype}, place {self.place} of {self.size})"

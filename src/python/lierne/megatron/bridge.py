@@ -3,10 +3,13 @@
 Every rank of a boundary stage carries its part, directly to the ranks that need it: no leader, no
 broadcast. A rank plans from what it knows: the samples of its own dp rank and of those that it exchanges
 with. That is enough, because who sends what to whom follows from the grids and the samples of the two."""
+from __future__ import annotations
+
 import collections
 import dataclasses
 import enum
 import itertools
+import typing
 import zlib
 
 import torch
@@ -114,9 +117,12 @@ class BridgeCommunicator(Peers):
     _bridge_pg_cache = {}
     _made = itertools.count()
 
-    def __init__(self, src_grid, dest_grid, dim_mapping=None, comm_dtype=None, src_module_name=None,
-                 dest_module_name=None, tensor_ndim=3, skip_shape_exchange=False, requires_backward=True,
-                 *, gradient_owner="partial", output="whole"):
+    def __init__(self, src_grid: typing.Any, dest_grid: typing.Any,
+                 dim_mapping: typing.Optional[typing.Mapping[str, int]] = None,
+                 comm_dtype: typing.Optional[torch.dtype] = None, src_module_name: typing.Optional[str] = None,
+                 dest_module_name: typing.Optional[str] = None, tensor_ndim: int = 3,
+                 skip_shape_exchange: bool = False, requires_backward: bool = True, *,
+                 gradient_owner: str = "partial", output: str = "whole") -> None:
         self.src_grid, self.dest_grid, self.comm_dtype = src_grid, dest_grid, comm_dtype
         self.src_module_name, self.dest_module_name = src_module_name, dest_module_name
         self.skip_shape_exchange, self.requires_backward = skip_shape_exchange, requires_backward
@@ -184,16 +190,16 @@ class BridgeCommunicator(Peers):
         return cls._bridge_pg_cache[key]
 
     @classmethod
-    def destroy_broadcast_pgs(cls):
+    def destroy_broadcast_pgs(cls) -> None:
         """Destroys the broadcast groups of all bridges that the rank is in."""
         _destroy_all(cls._broadcast_pg_cache)
 
     @classmethod
-    def destroy_bridge_pgs(cls):
+    def destroy_bridge_pgs(cls) -> None:
         """Destroys the groups over which bridges move data and shapes, and bridge_pg. Ends all bridges."""
         _destroy_all(cls._bridge_pg_cache)
 
-    def get_leader_rank(self, grid, is_src):
+    def get_leader_rank(self, grid: typing.Any, is_src: bool) -> typing.List[int]:
         """The leader of each dp rank of a grid, as source or destination, and this rank's (None: it is
         not in the grid)."""
         leaders, _ = _side(grid, is_src)
@@ -202,7 +208,7 @@ class BridgeCommunicator(Peers):
                 if leader in ranks and self.current_rank in ranks)
         return leaders, next(mine, None)
 
-    def get_boundary_pp_stage_ranks(self, grid, is_src):
+    def get_boundary_pp_stage_ranks(self, grid: typing.Any, is_src: bool) -> typing.Any:
         """The ranks of each dp rank in the last pipeline stage of a source, the first of a destination."""
         groups = _side(grid, is_src)[1]
         if sizes_of(grid).get("cp", 1) > 1:  # Megatron-LM lists tp as the slower one
@@ -214,11 +220,11 @@ class BridgeCommunicator(Peers):
     def _mine(self, groups):
         return next((group for group in groups if self.current_rank in group), [])
 
-    def is_current_rank_in_grid(self, grid):
+    def is_current_rank_in_grid(self, grid: typing.Any) -> bool:
         """Whether this process is in a grid."""
         return grid.rank_offset <= self.current_rank < grid.rank_offset + grid.size
 
-    def build_comm_map(self, src_tp_leaders, dest_tp_leaders):
+    def build_comm_map(self, src_tp_leaders: typing.List[int], dest_tp_leaders: typing.List[int]) -> None:
         """Sets comm_map: the role and the peers of every rank of the grids. Raises ValueError if neither
         number of leaders divides the other."""
         sides = src_tp_leaders, dest_tp_leaders
@@ -237,37 +243,41 @@ class BridgeCommunicator(Peers):
             if self.comm_map[leader].role is CommRole.MEMBER:
                 self.comm_map[leader] = RankCommInfo(CommRole.SENDER, send_to_ranks=others)
 
-    def send_forward(self, tensor_to_send, expect_backward=True, *, microbatch_id=None):
+    def send_forward(self, tensor_to_send: torch.Tensor, expect_backward: typing.Optional[bool] = True, *,
+                     microbatch_id: typing.Optional[int] = None) -> typing.Any:
         """Sends activations. Called by the source's ranks. expect_backward False: no gradient of them
         will be received."""
         self._require(0, "send_forward")
         self._transfer({0: tensor_to_send}, (0,), ids=(microbatch_id,), remember=expect_backward)
 
-    def recv_forward(self, recv_shape=None, *, microbatch_id=None):
+    def recv_forward(self, recv_shape: typing.Any = None, *,
+                     microbatch_id: typing.Optional[int] = None) -> torch.Tensor:
         """Receives activations, which require a gradient. Called by the destination's ranks."""
         self._require(1, "receive_forward")
         return self._transfer({}, (0,), recv_shape, (microbatch_id,))[0]
 
-    def send_backward(self, grad_tensor, *, microbatch_id=None):
+    def send_backward(self, grad_tensor: torch.Tensor, *, microbatch_id: typing.Optional[int] = None) -> typing.Any:
         """Sends gradients. Called by the destination's ranks."""
         self._require(1, "send_backward")
         self._transfer({1: grad_tensor}, (1,), ids=(microbatch_id,))
 
-    def recv_backward(self, *, microbatch_id=None):
+    def recv_backward(self, *, microbatch_id: typing.Optional[int] = None) -> torch.Tensor:
         """Receives gradients. Called by the source's ranks."""
         self._require(0, "receive_backward")
         return self._transfer({}, (1,), ids=(microbatch_id,))[1]
 
-    def send_forward_recv_backward(self, input_tensor, grad_shape=None, *, forward_microbatch_id=None,
-                                   backward_microbatch_id=None):
+    def send_forward_recv_backward(self, input_tensor: torch.Tensor, grad_shape: typing.Any = None, *,
+                                   forward_microbatch_id: typing.Optional[int] = None,
+                                   backward_microbatch_id: typing.Optional[int] = None) -> typing.Any:
         """Both at once; the other side calls send_backward_recv_forward. Returns the gradient. grad_shape:
         as Megatron-LM, not needed."""
         self._require(0, "send_forward_recv_backward")
         return self._transfer({0: input_tensor}, (0, 1),
                               ids=(forward_microbatch_id, backward_microbatch_id))[1]
 
-    def send_backward_recv_forward(self, grad_tensor, forward_shape=None, *, forward_microbatch_id=None,
-                                   backward_microbatch_id=None):
+    def send_backward_recv_forward(self, grad_tensor: torch.Tensor, forward_shape: typing.Any = None, *,
+                                   forward_microbatch_id: typing.Optional[int] = None,
+                                   backward_microbatch_id: typing.Optional[int] = None) -> typing.Any:
         """Both at once; the other side calls send_forward_recv_backward. Returns the activations.
         forward_shape: of these, for skip_shape_exchange."""
         self._require(1, "send_backward_recv_forward")
@@ -434,7 +444,7 @@ class BridgeCommunicator(Peers):
         return {"sequence_axis": self.dim_mapping["s"], "owner": self.gradient_owner, "output": self.output,
                 "storage": "compact" if self.output == "sharded" else "full"}
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Frees the plans. The groups are other bridges', too: destroy_bridge_pgs, destroy_broadcast_pgs."""
         self._plans.clear()
         self.src_grid_broadcast_pg = self.dest_grid_broadcast_pg = self.bridge_pg = None

@@ -1,7 +1,11 @@
 """ColocatedBridgeCommunicator: both modules on the same ranks."""
+from __future__ import annotations
+
 import dataclasses
 import enum
+import typing
 
+import torch
 import torch.distributed as dist
 
 import lierne
@@ -43,9 +47,11 @@ class ColocatedBridgeCommunicator:
     of all samples of a dp rank, of which communicate gets the counts. A source with pipeline stages gives
     its tensor on the last, a destination gets it on the first; other ranks give None and get an empty one."""
 
-    def __init__(self, src_grid, dest_grid, src_module_name="src", dest_module_name="dest",
-                 dim_mapping=None, *, extended=False, algorithm="direct", gradient_owner="partial",
-                 src_placements=None, variable_rows=False):
+    def __init__(self, src_grid: typing.Any, dest_grid: typing.Any, src_module_name: typing.Optional[str] = "src",
+                 dest_module_name: typing.Optional[str] = "dest",
+                 dim_mapping: typing.Optional[typing.Mapping[str, int]] = None, *, extended: bool = False,
+                 algorithm: str = "direct", gradient_owner: str = "partial", src_placements: typing.Any = None,
+                 variable_rows: bool = False) -> None:
         self.src_grid, self.dest_grid = src_grid, dest_grid
         self.src_module_name, self.dest_module_name = src_module_name, dest_module_name
         self.dim_mapping = dim_mapping or {"b": 0, "s": 1, "h": 2}
@@ -145,15 +151,15 @@ class ColocatedBridgeCommunicator:
             self.gather_pg, _ = dist.new_subgroups_by_enumeration(self.gather_group_ranks,
                                                                   backend=self.src_grid.backend)
 
-    def is_fan_in(self):
+    def is_fan_in(self) -> bool:
         """Whether the source has more dp ranks."""
         return self.direction is BridgeDirection.FAN_IN
 
-    def is_fan_out(self):
+    def is_fan_out(self) -> bool:
         """Whether the destination has more dp ranks."""
         return self.direction is BridgeDirection.FAN_OUT
 
-    def get_slice_info(self, batch_size):
+    def get_slice_info(self, batch_size: int) -> typing.Any:
         """This rank's part of the batch of one dp rank on the side that has fewer. Raises ValueError
         if scale, the dp ratio, does not divide it; scale is 0 where neither dp size divides the other."""
         if self.scale == 0 or batch_size % self.scale:
@@ -163,7 +169,8 @@ class ColocatedBridgeCommunicator:
         size = batch_size // self.scale
         return SliceInfo(start=side[self.current_rank][0] % self.scale * size, size=size)
 
-    def communicate(self, tensor, *, rows=None, row_owner=None):
+    def communicate(self, tensor: torch.Tensor, *, rows: typing.Any = None,
+                    row_owner: typing.Any = None) -> torch.Tensor:
         """The destination's samples of this rank, from those of the source's dp rank. Differentiable.
         All ranks of the grids call, forward and backward. Raises ValueError as get_slice_info.
 
@@ -174,7 +181,7 @@ class ColocatedBridgeCommunicator:
             self.get_slice_info(tensor.shape[self.dim_mapping["b"]])
         return self._moves.move(tensor, rows, row_owner)
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Frees the plans and this rank's groups."""
         self._moves.destroy()
         destroy_group(self.gather_pg)

@@ -2,6 +2,10 @@
 
 Every rank computes its part of a plan from the shape alone. Ranks tell each other only what a rank cannot
 know: the rows of other dp ranks' samples, and the shape of a tensor on another pipeline stage."""
+from __future__ import annotations
+
+import typing
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -30,7 +34,7 @@ class _Same(torch.autograd.Function):
 class Moves:
     """The operations of a bridge, by what they were planned for."""
 
-    def __init__(self, bridge, src_placements, variable_rows):
+    def __init__(self, bridge: typing.Any, src_placements: typing.Any, variable_rows: bool) -> None:
         if bridge.algorithm not in _ALGORITHMS:
             raise ValueError(f"algorithm is {bridge.algorithm!r}, must be 'direct' or 'collective'")
         self._rank, self._variable = bridge.current_rank, variable_rows
@@ -60,7 +64,7 @@ class Moves:
                              "need the axis of the sequence")
         return self._axes["s"]
 
-    def move(self, tensor, rows, row_owner):
+    def move(self, tensor: torch.Tensor, rows: typing.Any, row_owner: typing.Any) -> typing.Any:
         """The result of a tensor, which is None on a rank that holds no source."""
         if self._tells:
             shape, dtype, counts = self._tell(tensor, rows)
@@ -156,7 +160,7 @@ class Moves:
             self._context = lierne.torch.context(group=self._group, members=self._members, **options)
         return self._context
 
-    def destroy(self):
+    def destroy(self) -> None:
         self._operations.clear()
         if self._context is not None:
             self._context.close()

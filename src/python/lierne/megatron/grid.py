@@ -1,8 +1,11 @@
 """HyperCommGrid, and what the bridges between two grids share."""
+from __future__ import annotations
+
 import dataclasses
 import math
 import numbers
 import os
+import typing
 
 import torch.distributed as dist
 
@@ -41,30 +44,30 @@ class _View:
     shared_dims: list
 
 
-def destroy_group(group):
+def destroy_group(group: typing.Any) -> typing.Any:
     """Destroys a process group that this rank is in, or nothing."""
     if group is not None and group is not dist.GroupMember.NON_GROUP_MEMBER:
         dist.destroy_process_group(group)
 
 
-def new_private_group(ranks, backend):
+def new_private_group(ranks: typing.Sequence[int], backend: typing.Any) -> typing.Any:
     """A group for the traffic of one purpose. Collective over the world; None to ranks outside."""
     group = dist.new_group(ranks, backend=backend, timeout=timeout_of(dist.group.WORLD))
     return None if group is dist.GroupMember.NON_GROUP_MEMBER else group
 
 
-def sizes_of(grid):
+def sizes_of(grid: typing.Any) -> typing.Dict[str, int]:
     """name -> size of a HyperCommGrid's dims."""
     return dict(zip(grid.dim_names, grid.shape))
 
 
-def grid_of(grid):
+def grid_of(grid: typing.Any) -> typing.Any:
     """The lierne.Grid of a HyperCommGrid, of this class or of Megatron-LM's own."""
     return grid.grid if hasattr(grid, "grid") else lierne.Grid(
         _dims(grid.shape, grid.dim_names), grid.rank_offset, _world_size())
 
 
-def share(size, parts):
+def share(size: int, parts: int) -> typing.Any:
     """Sizes of torch.tensor_split: equal, the first ones one more."""
     return [size // parts + (i < size % parts) for i in range(parts)]
 
@@ -73,7 +76,8 @@ class HyperCommGrid:
     """A grid and the process groups made from it. shape, dim_names: fastest first; rank_offset: the
     first rank; backend: of the groups, None for the default one."""
 
-    def __init__(self, shape, dim_names, rank_offset=0, backend=None):
+    def __init__(self, shape: typing.Sequence[int], dim_names: typing.Sequence[str], rank_offset: int = 0,
+                 backend: typing.Any = None) -> None:
         if len(shape) != len(dim_names):
             raise ValueError(f"len(shape) {shape} != len(dim_names) {dim_names}")
         world = _world_size()
@@ -92,7 +96,8 @@ class HyperCommGrid:
         self._views = {"base": _View("base", list(shape), list(dim_names), [])}
         self._pgs = {}
 
-    def register_view(self, name, shape, dim_names, shared_dims=None):
+    def register_view(self, name: str, shape: typing.Sequence[int], dim_names: typing.Sequence[str],
+                      shared_dims: typing.Optional[typing.Sequence[str]] = None) -> None:
         """Adds another factorisation of the grid's ranks. shared_dims form the same groups as the
         base dims of these names. Raises ValueError."""
         if name in self.grid.views:
@@ -143,7 +148,8 @@ class HyperCommGrid:
         except lierne.Error as error:
             raise ValueError(f"{dims!r}: each dim once: {error}") from error
 
-    def get_rank_enum(self, dims, *, view=None):
+    def get_rank_enum(self, dims: typing.Union[str, typing.Sequence[str]], *,
+                      view: typing.Optional[str] = None) -> typing.List[typing.List[int]]:
         """The groups of ranks that create_pg makes for these dims."""
         return self._query(self.grid.groups, dims, view)
 
@@ -173,7 +179,8 @@ class HyperCommGrid:
             return key
         return view, tuple(self._order_dims_for(self._views[view].dim_names, dims)[0])
 
-    def create_pg(self, dims, *, view=None, **kwargs):
+    def create_pg(self, dims: typing.Union[str, typing.Sequence[str]], *, view: typing.Optional[str] = None,
+                  **kwargs: typing.Any) -> typing.Any:
         """Creates the process groups of these dims, once, and returns this rank's. Collective over
         the world. kwargs: of torch.distributed.new_subgroups_by_enumeration."""
         key = self._key(dims, view)
@@ -184,7 +191,8 @@ class HyperCommGrid:
         self._pgs[key], _ = dist.new_subgroups_by_enumeration(ranks, backend=self.backend, **kwargs)
         return self._pgs[key]
 
-    def get_pg(self, dims, *, view=None):
+    def get_pg(self, dims: typing.Union[str, typing.Sequence[str]], *,
+               view: typing.Optional[str] = None) -> typing.Any:
         """The process group that create_pg made for these dims. Raises KeyError; creates nothing."""
         key = self._key(dims, view)
         if key not in self._pgs:
@@ -192,13 +200,13 @@ class HyperCommGrid:
             raise KeyError(f"Process group {what} hasn't been created. Call create_pg first.")
         return self._pgs[key]
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Destroys the process groups that this grid created and the rank is in."""
         for group in {id(g): g for g in self._pgs.values()}.values():
             destroy_group(group)
         self._pgs.clear()
 
-    def is_current_rank_in_grid(self):
+    def is_current_rank_in_grid(self) -> bool:
         """Whether this process is in the grid."""
         return self.rank_offset <= dist.get_rank() < self.rank_offset + self.size
 
@@ -208,13 +216,13 @@ def _flat_groups(ranks, ngroups, size):
     return [flat[i * size[0]:(i + 1) * size[0]] for i in range(ngroups[0])]
 
 
-def groups_of(function, *arguments):
+def groups_of(function: typing.Any, *arguments: typing.Any) -> typing.Any:
     out, ngroups, size = ffi.new("const int **"), ffi.new("int *"), ffi.new("int *")
     call(function, out, ngroups, size, *arguments)
     return _flat_groups(out, ngroups, size)
 
 
-def ranks_of(function, *arguments):
+def ranks_of(function: typing.Any, *arguments: typing.Any) -> typing.Any:
     out, count = ffi.new("const int **"), ffi.new("int *")
     call(function, out, count, *arguments)
     return list(out[0][0:count[0]]) if count[0] else []

@@ -1,4 +1,8 @@
 """What BridgeCommunicator sends to the dp ranks of the other side: parts of a tensor and their shapes."""
+from __future__ import annotations
+
+import typing
+
 import torch
 import torch.distributed as dist
 
@@ -75,20 +79,21 @@ class Headers:
     """Shapes and dtypes in flight between dp ranks, each from one rank of a dp rank to all of another: what
     a rank needs to know to plan, in one small message, of which no sender waits for an answer."""
 
-    def __init__(self, group, tag):
+    def __init__(self, group: typing.Any, tag: int) -> None:
         self._group, self._tag, self._sent, self._works = group, tag, [], []
 
     def _post(self, function, header, peer, direction):
         self._works.append(function(header, peer, group=self._group, tag=self._tag + direction))
 
-    def send(self, shape, dtype, peers, direction):
+    def send(self, shape: typing.Sequence[int], dtype: torch.dtype, peers: typing.Any,
+             direction: typing.Any) -> typing.Any:
         sizes = list(shape) + [0] * (_AXES - len(shape))
         header = torch.tensor([dtype_number(dtype), len(shape), *sizes])
         self._sent.append(header)
         for peer in peers:
             self._post(dist.isend, header, peer, direction)
 
-    def receive(self, peer, direction):
+    def receive(self, peer: typing.Any, direction: typing.Any) -> typing.Any:
         """A function that gives (shape, dtype) once wait() has returned."""
         header = torch.empty(2 + _AXES, dtype=torch.int64)
         self._post(dist.irecv, header, peer, direction)
@@ -98,6 +103,6 @@ class Headers:
             return tuple(sizes[:ndim]), _TORCH[dtype_of_number(number)]
         return read
 
-    def wait(self):
+    def wait(self) -> None:
         for work in self._works:
             work.wait()

@@ -13,8 +13,11 @@ node, host memory. Neither loads MPI.
 
 All ranks call every operation, forward and backward, also ranks without data: a rank whose result is
 empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
+from __future__ import annotations
+
 import collections
 import functools
+import typing
 import weakref
 import zlib
 
@@ -23,12 +26,18 @@ import torch.distributed as dist
 
 import lierne
 from lierne._arrays import NOWHERE, dtype_name
-from lierne._library import call, ffi, lib, sized
+from lierne._library import arguments, call, ffi, lib, sized
+from lierne._types import DType, DeviceMesh, Direction, Integers, Shape, Shapes
 from lierne.context import Dropped
 from lierne.plan import direction_of
 from lierne.torch._program import Program
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
+    from lierne.grid import Grid
+    from lierne.plan import Plan
 
 __all__ = ["Bridge", "Graph", "Halo", "Operation", "Packed", "PackedBridge", "Redistribute", "References", "Samples",
            "TensorSet", "Window", "Work", "context", "grid"]
@@ -39,16 +48,21 @@ _operations = weakref.WeakValueDictionary()
 _next_operation = 0
 
 
-def context(over="distributed", group=None, store=None, **options):
+def context(over: typing.Literal["distributed", "node"] = "distributed", group: typing.Any = None,
+            store: typing.Any = None, *, timeout: typing.Optional[float] = None,
+            nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
+            members: typing.Optional[typing.Sequence[int]] = None,
+            world_size: typing.Optional[int] = None) -> lierne.Context:
     """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
     for the default one; it has all ranks. store: a c10d store, by default that of torch.distributed.
     options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or
     lierne.errors as Context.oob and Context.node."""
+    options = arguments(locals(), "over", "group", "store")
     if over not in ("node", "distributed"):
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
-    sized("nodes", options.get("nodes"), dist.get_world_size())
+    sized("nodes", nodes, dist.get_world_size())
     members, name = _named(options)
     if over == "node":
         made = lierne.Context.node(**{"name": name, **options})
@@ -65,7 +79,7 @@ def _named(options):
     options name members."""
     members = tuple(options.get("members") or range(dist.get_world_size()))
     if options.get("members"):
-        options.setdefault("world_size", dist.get_world_size())
+        options["world_size"] = options["world_size"] or dist.get_world_size()
     _contexts[members] += 1
     return members, f"lierne/{zlib.crc32(repr(members).encode())}/{_contexts[members]}"
 
@@ -77,7 +91,7 @@ def _store_calls(store, members, name):
     return StoreCalls(dist.PrefixStore(name, store), members.index(dist.get_rank()), len(members))
 
 
-def grid(mesh_or_grid):
+def grid(mesh_or_grid: typing.Union[Grid, DeviceMesh]) -> lierne.Grid:
     """A lierne.Grid as it is; that of a DeviceMesh otherwise (its dims turned round). Raises TypeError,
     and as lierne.Grid.from_device_mesh."""
     if isinstance(mesh_or_grid, lierne.Grid):
@@ -106,13 +120,13 @@ class Work:
     """A differentiable execution in flight; the operation's input must not change before wait(). One
     that is dropped instead is ended by the next call of its context that may wait."""
 
-    def __init__(self, flight, token):
+    def __init__(self, flight: typing.Any, token: typing.Any) -> None:
         self._flight, self._token, self._result = flight, token, None
 
-    def wait(self):
-        """Waits and returns the result, as every further call does. Its backward starts the adjoint, and the backward of begin()
-        waits for it: what autograd computes between the two overlaps with the exchange. Works of one
-        context are waited for in the order in which they were begun, the same on all ranks."""
+    def wait(self) -> torch.Tensor:
+        """Waits and returns the result, as every further call does. Its backward starts the adjoint, and the
+        backward of begin() waits for it: what autograd computes between the two overlaps with the exchange. Works of
+        one context are waited for in the order in which they were begun, the same on all ranks."""
         if self._flight is not None:
             self._result = _End.apply(self._token, self._flight)
             self._flight = self._token = None
@@ -132,9 +146,10 @@ class Operation:
     one then raises RuntimeError, as after any change in place. "adjoint" is a ValueError: autograd
     adds to gradients in place."""
 
-    def __init__(self, plan, group=None):
+    def __init__(self, plan: typing.Union[Plan, lierne.BridgeRoutes, lierne.GraphRoutes, lierne.TensorSetRoutes],
+                 group: typing.Any = None) -> None:
         global _next_operation
-        self.plan = plan
+        self.plan: typing.Any = plan
         self._context = context = getattr(plan, "context", None)
         self._owner = Dropped() if context is None else context
         self.routed = context is None or getattr(context, "routed", False)
@@ -147,21 +162,21 @@ class Operation:
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
 
-    def __call__(self, tensor):
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         """The forward of a tensor of shapes()[0]. All ranks call. Operations on rows (Graph, References,
         Halo) take rows of any dtype and shape, the same on all ranks: see retyped."""
         return _moved(checked(tensor), self._typed(tensor), False)
 
-    def adjoint(self, gradient):
+    def adjoint(self, gradient: torch.Tensor) -> torch.Tensor:
         """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call. Otherwise as a call."""
         return _moved(checked(gradient), self._typed(gradient), True)
 
-    def begin(self, tensor, direction="forward"):
+    def begin(self, tensor: torch.Tensor, direction: Direction = "forward") -> Work:
         """Starts an execution and returns a Work."""
         flight = _Flight(self._typed(checked(tensor)), bool(direction_of(direction)))
         return Work(flight, _Begin.apply(tensor, flight))
 
-    def retyped(self, dtype, row_shape=()):
+    def retyped(self, dtype: DType, row_shape: Shape = ()) -> Operation:
         """The Operation that moves the same rows as rows of another dtype and shape, made without planning
         again at its first use, by all ranks. The RETYPED ones last used are kept."""
         key = _name_of(dtype), tuple(row_shape)
@@ -183,14 +198,14 @@ class Operation:
     def _make_typed(self, tensor):
         return self.retyped(tensor.dtype, tensor.shape[1:])
 
-    def shapes(self, direction="forward"):
+    def shapes(self, direction: Direction = "forward") -> Shapes:
         """The shapes of this rank's input and output in a direction."""
         key = direction_of(direction)
         if key not in self._shapes:
             self._shapes[key] = self.plan.shapes(key)
         return self._shapes[key]
 
-    def updated(self):
+    def updated(self) -> None:
         """Forgets shapes and routes: to be called after the plan was updated."""
         self._shapes, self._programs, self._retyped = {}, {}, {}
         described = getattr(self.plan, "described", None)
@@ -315,7 +330,7 @@ def _shares_forward(plan, routed):
     return bool(shared)
 
 
-def check_input(tensor, dtype, shape):
+def check_input(tensor: torch.Tensor, dtype: str, shape: Shape) -> None:
     """Raises TypeError and ValueError for what a plan of this dtype and shape does not take."""
     if _name_of(tensor.dtype) != dtype and not dtype.startswith("bits"):
         raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {dtype}")
@@ -324,14 +339,14 @@ def check_input(tensor, dtype, shape):
                          "this rank")
 
 
-def checked(tensor):
+def checked(tensor: torch.Tensor) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"the input is a {type(tensor).__module__}.{type(tensor).__name__}, must be a "
                         "torch.Tensor")
     return tensor
 
 
-def before_update(result, owner):
+def before_update(result: torch.Tensor, owner: typing.Any) -> torch.Tensor:
     """A result of an owner whose updates count its `step`: its backward needs the routes of this step, and is a
     RuntimeError after the next update. A hook, and no Function of its own: its result would be a view, which
     nobody may change in place."""
@@ -409,7 +424,8 @@ def _operation(number):
     return _operations[number]
 
 
-@torch.library.custom_op("lierne::move", mutates_args=())
+@torch.library.custom_op("lierne::move", mutates_args=(),
+                         schema="(Tensor tensor, int operation, bool adjoint) -> Tensor")
 def _move(tensor: torch.Tensor, operation: int, adjoint: bool) -> torch.Tensor:
     return _operation(operation)._start(tensor, adjoint)()
 
@@ -452,44 +468,11 @@ def _moved(tensor, operation, adjoint):
     return _Move.apply(tensor, operation, adjoint)
 
 
-def Bridge(context, src, dst, shape, dtype, **options):
-    """The Operation of a lierne.Bridge. src and dst: grids or DeviceMeshes whose dims are named tp, dp,
-    cp and so on; the rest as lierne.Bridge."""
-    return Operation(lierne.Bridge(context, grid(src), grid(dst), shape, dtype, **options))
-
-
-def Redistribute(context, src, dst, **options):
-    """The Operation of a lierne.Redistribute between two lierne.Layouts."""
-    return Operation(lierne.Redistribute(context, src, dst, **options))
-
-
-def TensorSet(context, src, dst, **options):
-    """The Operation of a lierne.TensorSet: many tensors, of which the messages between two ranks travel
-    together. Its input and output are tensors of one axis; plan.views(tensor, "src" or "dst") are the
-    tensors in them."""
-    return Operation(lierne.TensorSet(context, src, dst, **options))
-
-
-def Graph(context, owner, source, target, dtype, **options):
-    """The Operation of a lierne.Graph: own rows -> ghosts."""
-    return Operation(lierne.Graph(context, owner, source, target, dtype, **options))
-
-
-def References(context, nowned, rank, row, dtype, **options):
-    """The Operation of a lierne.References."""
-    return Operation(lierne.References(context, nowned, rank, row, dtype, **options))
-
-
-def Halo(context, *swaps, **options):
-    """The Operation of a lierne.Halo."""
-    return Operation(lierne.Halo(context, *swaps, **options))
-
-
 class Window(lierne.Window):
     """A lierne.Window, of a context over="node", whose buffers are tensors of a dtype of torch. Those of
     readable() are not to be written; torch has no tensor that forbids it."""
 
-    def __init__(self, context, shape, dtype):
+    def __init__(self, context: Context, shape: typing.Union[int, Shape], dtype: DType) -> None:
         super().__init__(context, shape, dtype)
         self._torch = dtype
 
@@ -498,4 +481,6 @@ class Window(lierne.Window):
 
 
 from lierne.torch.packed import Packed, PackedBridge  # noqa: E402, of Operation, above
+from lierne.torch.planners import (Bridge, Graph, Halo, Redistribute, References,  # noqa: E402, of Operation, above
+                                   TensorSet)
 from lierne.torch.samples import Samples  # noqa: E402, of Operation, above

@@ -5,18 +5,24 @@
 
 verl's partitions are the same ones, item by item, and also exist where parts stay empty or equal sizes
 do not divide. EncoderDataBalance assigns as VeOmni does, with mode="lpt", or moves only what must move."""
+from __future__ import annotations
+
 import torch
+import typing
 
 import lierne
+from lierne._library import arguments
 from lierne.errors import CapacityError
 from lierne.torch._agree import largest
 from lierne.torch.samples import Samples
+from lierne._types import Integers, Mode
 
 __all__ = ["EncoderDataBalance", "ceildiv", "get_reverse_idx", "get_seqlen_balanced_partitions",
            "karmarkar_karp", "log_seqlen_unbalance"]
 
 
-def get_seqlen_balanced_partitions(seqlen_list, k_partitions, equal_size):
+def get_seqlen_balanced_partitions(seqlen_list: typing.Sequence[int], k_partitions: int,
+                                   equal_size: bool) -> typing.List[typing.List[int]]:
     """verl's: k_partitions lists of the indices of items, ascending, so that the sums of their lengths are
     nearly equal; equal_size: as many items in each, or one more where k does not divide them, which verl
     rejects. Fewer items than partitions leave some empty, which verl rejects, too."""
@@ -31,7 +37,8 @@ def get_seqlen_balanced_partitions(seqlen_list, k_partitions, equal_size):
 karmarkar_karp = get_seqlen_balanced_partitions  # of the same arguments; verl's own has no order of items
 
 
-def log_seqlen_unbalance(seqlen_list, partitions, prefix):
+def log_seqlen_unbalance(seqlen_list: typing.Sequence[int], partitions: typing.Sequence[typing.Sequence[int]],
+                         prefix: str) -> typing.Dict[str, float]:
     """verl's metrics: the sums of consecutive equal runs of items, and those of the partitions."""
     size = len(seqlen_list) // len(partitions)
     before = [sum(seqlen_list[i:i + size]) for i in range(0, len(seqlen_list), size)]
@@ -41,11 +48,11 @@ def log_seqlen_unbalance(seqlen_list, partitions, prefix):
             f"{prefix}/balanced_max": max(after), f"{prefix}/mean": sum(before) / len(partitions)}
 
 
-def ceildiv(a, b):
+def ceildiv(a: int, b: int) -> int:
     return -(a // -b)
 
 
-def get_reverse_idx(idx_map):
+def get_reverse_idx(idx_map: typing.Sequence[int]) -> typing.List[int]:
     """The inverse of a permutation, a list."""
     inverse = list(idx_map)
     for place, item in enumerate(idx_map):
@@ -64,14 +71,19 @@ class EncoderDataBalance:
 
     Capacities grow when a step needs more than all before: all ranks then make their plans again."""
 
-    def __init__(self, sorting_algo_name="post_mbs_balancing_greedy_without_pad", spatial_merge_unit=1,
-                 context=None, mode="lpt", **options):
+    def __init__(self, sorting_algo_name: str = "post_mbs_balancing_greedy_without_pad", spatial_merge_unit: int = 1,
+                 context: typing.Optional[lierne.Context] = None, mode: Mode = "lpt", *,
+                 destination: typing.Optional[typing.Mapping[str, typing.Any]] = None, cost: int = 0,
+                 tolerance: typing.Optional[int] = None, max_items: int = 0, max_rows: int = 0, min_items: int = 0,
+                 equal_items: bool = False, nodes: typing.Optional[Integers] = None,
+                 assignment: typing.Optional[Integers] = None) -> None:
+        options = arguments(locals(), "sorting_algo_name", "spatial_merge_unit", "context")
         if sorting_algo_name != "post_mbs_balancing_greedy_without_pad":
             raise ValueError(f"sorting_algo_name is {sorting_algo_name!r}, must be "
                              "'post_mbs_balancing_greedy_without_pad'")
         self.merge_down_ratio = spatial_merge_unit or 1
         self.context = lierne.torch.context() if context is None else context
-        self._options = {"mode": mode, **options}
+        self._options = options
         self._samples, self._last, self._capacity = {}, {}, [1, 1]  # items, rows of a rank
 
     def _make(self, tensors, data_type):
@@ -103,7 +115,8 @@ class EncoderDataBalance:
             except CapacityError:
                 self._grow(len(lengths), int(lengths.sum()))
 
-    def balance_data(self, pixel_values, grid_thw, data_type="image"):
+    def balance_data(self, pixel_values: torch.Tensor, grid_thw: torch.Tensor,
+                     data_type: str = "image") -> typing.Tuple[torch.Tensor, torch.Tensor]:
         """(pixel_values, grid_thw) of the images that this rank computes. pixel_values: [patches, ...], those
         of this rank's images one after the other; grid_thw: [images, 3], frames, height and width, whose
         product is the number of patches. Collective."""
@@ -112,7 +125,10 @@ class EncoderDataBalance:
         samples = self._update(tensors, grid_thw, data_type)
         return samples.dispatch(pixel_values, grid_thw)
 
-    def data_bridge(self, hidden_state, deepstack_feature_lists=None, require_grad=True, data_type="image"):
+    def data_bridge(self, hidden_state: torch.Tensor,
+                    deepstack_feature_lists: typing.Optional[typing.Sequence[torch.Tensor]] = None,
+                    require_grad: bool = True,
+                    data_type: str = "image") -> typing.Tuple[torch.Tensor, typing.List[torch.Tensor]]:
         """(hidden_state, deepstack_feature_lists) of this rank's own images, in their order. Collective, with
         gradients unless require_grad is False."""
         features = [hidden_state, *(deepstack_feature_lists or [])]

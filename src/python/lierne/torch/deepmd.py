@@ -12,9 +12,12 @@ torch.export and AOTInductor, and their results are no aliases of their inputs.
 liblierne_torch (lierne/torch.h) has the same operators without Python: torch.ops.load_library(path) takes
 the place of register_operators(), and communicator(context) names a context to both. They move data by
 lierne's own transports: give them contexts over="node", or of MPI."""
+from __future__ import annotations
+
 import ctypes
 import functools
 import itertools
+import typing
 import weakref
 
 import numpy as np
@@ -32,7 +35,7 @@ _NEW_LISTS = 2  # a rank's news; 1: only dtype or width is new
 _contexts, _numbers = weakref.WeakValueDictionary(), itertools.count(1)
 
 
-def communicator(context):
+def communicator(context: typing.Optional[lierne.Context]) -> torch.Tensor:
     """An int64 tensor of one element that names a context to the operators of this process, those of
     liblierne_torch included where that is loaded by now. The context stays the caller's: close it when no
     operator is to be called any more. The same for every call."""
@@ -121,8 +124,9 @@ class _Border(torch.autograd.Function):
         return ctx.operation.adjoint(gradient), None, None
 
 
-def border_op(send_list, send_proc, recv_proc, send_num, recv_num, features, communicator, nlocal,
-              nghost):
+def border_op(send_list: torch.Tensor, send_proc: torch.Tensor, recv_proc: torch.Tensor, send_num: torch.Tensor,
+              recv_num: torch.Tensor, features: torch.Tensor, communicator: torch.Tensor, nlocal: torch.Tensor,
+              nghost: torch.Tensor) -> typing.Any:
     """Fills the ghost rows of features: arguments and results as torch.ops.deepmd.border_op.
 
     send_list: int64 tensor with the address of each swap's int array, or a list of row lists. The
@@ -136,15 +140,16 @@ def border_op(send_list, send_proc, recv_proc, send_num, recv_num, features, com
     return [_Border.apply(features, operation, int(nlocal))]
 
 
-def border_op_backward(send_list, send_proc, recv_proc, send_num, recv_num, gradient, communicator, nlocal,
-                       nghost):
+def border_op_backward(send_list: torch.Tensor, send_proc: torch.Tensor, recv_proc: torch.Tensor,
+                       send_num: torch.Tensor, recv_num: torch.Tensor, gradient: torch.Tensor,
+                       communicator: torch.Tensor, nlocal: torch.Tensor, nghost: torch.Tensor) -> typing.Any:
     """The adjoint of border_op with the same lists: a new tensor; gradient is not written. Its own
     derivative is the forward. Otherwise as border_op."""
     return _operation(send_list, send_proc, recv_proc, send_num, recv_num, gradient, communicator, nlocal,
                       nghost).adjoint(gradient)
 
 
-def allreduce_min_int(value, communicator):
+def allreduce_min_int(value: typing.Any, communicator: torch.Tensor) -> typing.Any:
     """The smallest of all ranks' integers, element by element: a new tensor. Collective."""
     context = _context_of(communicator)
     kept = context.__dict__.setdefault("minimum_plans", {})
@@ -179,7 +184,7 @@ _ARGUMENTS = ("Tensor sendlist, Tensor sendproc, Tensor recvproc, Tensor sendnum
 _libraries = []
 
 
-def register_operators():
+def register_operators() -> None:
     """Registers torch.ops.deepmd.border_op and border_op_backward, and torch.ops.deepmd_export.border_op,
     border_op_backward and allreduce_min_int, under deepmd-kit's schemas. Later calls do nothing. Raises
     RuntimeError where another library has registered one of them."""

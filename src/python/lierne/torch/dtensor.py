@@ -1,5 +1,8 @@
 """DTensors between different device meshes, which DTensor itself does not redistribute across."""
+from __future__ import annotations
+
 import types
+import typing
 
 import torch
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
@@ -7,6 +10,10 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 import lierne
 from lierne.torch import Operation
+from lierne._types import DType, Shape
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 
 def _grid(mesh):
@@ -41,7 +48,7 @@ def _strided_owners(mesh, placements, axis, size):
     return owners
 
 
-def layout(mesh, placements, shape, dtype):
+def layout(mesh: typing.Any, placements: typing.Sequence[typing.Any], shape: Shape, dtype: DType) -> lierne.Layout:
     """The lierne.Layout of a DTensor's placements: Shard (as torch.chunk cuts), Replicate, Partial (sum)
     and _StridedShard, one per dim of the mesh. Raises ValueError for another kind."""
     grid, names = _grid(mesh)
@@ -66,7 +73,8 @@ def _key(mesh, placements):
     return tuple(mesh.mesh.flatten().tolist()), tuple(mesh.mesh.shape), tuple(map(repr, placements))
 
 
-def redistribute(tensor, mesh, placements, context):
+def redistribute(tensor: typing.Any, mesh: typing.Any, placements: typing.Sequence[typing.Any],
+                 context: Context) -> typing.Any:
     """A DTensor with the same elements on another mesh; differentiable.
 
     tensor: a DTensor; a rank outside its mesh has one without local elements, which gets no gradient.

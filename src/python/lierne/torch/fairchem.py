@@ -10,10 +10,13 @@ graph_parallel_a2a, graph_partition and symm_halo, with the same arguments, fiel
 Which ranks: those of the keyword `context`, else of use(), else of fairchem's own graph-parallel group
 where that is set up. Ranks are numbered within them. Where there are none, build_gp_context plans alone,
 as fairchem's does: nothing is sent, and nothing can be collected. Planning happens in host memory."""
+from __future__ import annotations
+
 import dataclasses
 import enum
 import math
 import sys
+import typing
 
 import numpy as np
 import torch
@@ -24,6 +27,9 @@ import lierne
 import lierne.torch
 from lierne._arrays import dtype_name
 from lierne.torch._agree import largest
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 __all__ = ["AllToAllCollect", "GPContext", "PartitionStrategy", "SymmHaloPlan", "all_to_all_collect",
            "build_gp_context", "build_symm_plan", "close", "compute_a2a_partition", "partition_atoms_index_split",
@@ -76,13 +82,13 @@ _used, _groups = [None], {}
 _exchanges = WeakTensorKeyDictionary()  # of the send_indices that build_gp_context made
 
 
-def use(context):
+def use(context: Context) -> None:
     """Sets the lierne.torch.context of callers that name none, None for none; returns the one before."""
     before, _used[0] = _used[0], context
     return before
 
 
-def close():
+def close() -> None:
     """Closes the contexts that this module made for process groups. Collective over each of them."""
     while _groups:
         _groups.popitem()[1].close()
@@ -105,12 +111,12 @@ def _current(group=None):
     return _groups[group]
 
 
-def partition_atoms_index_split(total_atoms, num_ranks, device):
+def partition_atoms_index_split(total_atoms: int, num_ranks: int, device: typing.Any) -> torch.Tensor:
     """The rank of each row, in contiguous shares: an int64 tensor on the device."""
     return torch.from_numpy(lierne.partition_split(total_atoms, num_ranks)).to(device, torch.int64)
 
 
-def partition_atoms_spatial(pos, num_ranks, num_iters=10):
+def partition_atoms_spatial(pos: torch.Tensor, num_ranks: int, num_iters: int = 10) -> torch.Tensor:
     """The rank of each row along a Morton curve: an int64 tensor on the device of pos, (rows, 3). Rows of
     one cell are in row order on every device. Cells of 16-bit positions are computed in float32.
     num_iters has no effect, as in fairchem. Raises errors.InvalidError (a position that is not finite)."""
@@ -119,7 +125,8 @@ def partition_atoms_spatial(pos, num_ranks, num_iters=10):
     return torch.from_numpy(lierne.partition_morton(wide.numpy(), num_ranks)).to(pos.device, torch.int64)
 
 
-def compute_a2a_partition(pos, total_atoms, device, world_size, rank, strategy):
+def compute_a2a_partition(pos: torch.Tensor, total_atoms: int, device: typing.Any, world_size: int, rank: int,
+                          strategy: typing.Any) -> typing.Any:
     """(the rank of each row, the rows of this rank in ascending order). strategy: a PartitionStrategy,
     this one or fairchem's. Pure. Raises ValueError and as the partitions."""
     if PartitionStrategy(getattr(strategy, "value", strategy)) is PartitionStrategy.SPATIAL:
@@ -189,7 +196,9 @@ def _plan_together(context, owner, edges):
 
 
 @torch.compiler.disable
-def build_gp_context(edge_index, rank_assignments, rank, world_size, node_partition=None, *, context=None):
+def build_gp_context(edge_index: torch.Tensor, rank_assignments: torch.Tensor, rank: int, world_size: int,
+                     node_partition: typing.Any = None, *,
+                     context: typing.Optional[lierne.Context] = None) -> GPContext:
     """The GPContext of this rank's edges. Collective over the context (see above), without one pure.
 
     edge_index: (2, edges), source and target in rows of the graph. A target may belong to another rank
@@ -258,8 +267,9 @@ class AllToAllCollect:
     result has the same gradient."""
 
     @staticmethod
-    def apply(x_local, send_indices, send_counts, recv_counts, gp_group, rank, world_size,
-              precomputed_send_splits=None, precomputed_recv_splits=None, precomputed_total_recv=None):
+    def apply(x_local: torch.Tensor, send_indices: typing.Any, send_counts: typing.Any, recv_counts: typing.Any,
+              gp_group: typing.Any, rank: int, world_size: int, precomputed_send_splits: typing.Any = None,
+              precomputed_recv_splits: typing.Any = None, precomputed_total_recv: typing.Any = None) -> torch.Tensor:
         """The received rows of x_local. Collective. gp_group: a process group, a lierne.torch.context, or
         None as build_gp_context has it. Lists that build_gp_context did not make are planned at their
         first use. Raises ValueError, RuntimeError (no ranks), and as lierne.References."""
@@ -282,7 +292,7 @@ def _collect_alone(x, send_splits, recv_splits):
     return x.new_empty((0, *x.shape[1:]))
 
 
-def all_to_all_collect(x_local, gp_ctx):
+def all_to_all_collect(x_local: torch.Tensor, gp_ctx: GPContext) -> torch.Tensor:
     """The rows that this rank's edges read and other ranks own, (total_recv, *features), in the order of
     edge_index_local. Collective. x_local: this rank's rows, of any dtype and shape of a row; the gradient
     of a received row is added at its owner, in one documented order (lierne/sparse.h)."""
@@ -294,14 +304,14 @@ def all_to_all_collect(x_local, gp_ctx):
 _plans = {}  # of symm_halo_collect, by slot
 
 
-def register_plan(plan, slot=0):
+def register_plan(plan: typing.Any, slot: typing.Any = 0) -> typing.Any:
     """Gives a SymmHaloPlan a number for symm_halo_collect."""
     _plans[slot] = plan
     return slot
 
 
 @torch.compiler.disable
-def build_symm_plan(send_counts, group):
+def build_symm_plan(send_counts: typing.Any, group: typing.Any) -> typing.Any:
     """The SymmHaloPlan of all ranks' counts. Collective. group: as AllToAllCollect's gp_group."""
     context = group if isinstance(group, lierne.Context) else _current(group)
     if context is None:
@@ -315,21 +325,21 @@ def build_symm_plan(send_counts, group):
                         int(received.max()), int(sent.max()))
 
 
-def prepare_symm_plan(gp_ctx):
+def prepare_symm_plan(gp_ctx: GPContext) -> typing.Any:
     """Sets symm_plan of a GPContext. Collective."""
     exchange = _exchanges.get(gp_ctx.send_indices)
     gp_ctx.symm_plan = build_symm_plan(gp_ctx.send_counts, exchange and exchange.context)
     gp_ctx.symm_plan.plan_id = register_plan(gp_ctx.symm_plan)
 
 
-def symm_halo_collect(x_local, send_indices, plan_id):
+def symm_halo_collect(x_local: torch.Tensor, send_indices: typing.Any, plan_id: typing.Any) -> torch.Tensor:
     """all_to_all_collect by the number of a SymmHaloPlan. Collective."""
     plan = _plans[int(plan_id)]
     return AllToAllCollect.apply(x_local, send_indices, None, None, None, None, plan.world_size, plan.send_counts,
                                  plan.recv_counts, plan.total_recv)
 
 
-def symm_all_to_all_collect(x_local, gp_ctx):
+def symm_all_to_all_collect(x_local: torch.Tensor, gp_ctx: GPContext) -> torch.Tensor:
     """all_to_all_collect; sets symm_plan where it is None. Collective."""
     if gp_ctx.symm_plan is None:
         prepare_symm_plan(gp_ctx)

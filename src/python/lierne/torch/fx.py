@@ -10,13 +10,18 @@ why; lierne.schedules is the same without graphs.
 What is recorded: functional collectives of the graph and of the graph modules that it calls, in their
 order (torch.ops._c10d_functional, its autograd, coalesced, in-place and out variants). What follows a
 wait_tensor depends on the collective that was waited for."""
+from __future__ import annotations
+
 import functools
 import operator
+import typing
 
 import torch
 import torch.distributed as dist
 import torch.fx
 
+import lierne
+from lierne._types import Priority
 from lierne.schedules import Operation, Run, Schedule, isolate
 from lierne.torch._groups import default_context, group_of, isolated_groups
 
@@ -37,7 +42,7 @@ _EXTRA_EP_PG_REGISTRY = {}
 class Recording(Schedule):
     """The Schedule of graphs. nodes: of each operation; process_groups: by their uids."""
 
-    def __init__(self, rank):
+    def __init__(self, rank: int) -> None:
         super().__init__(rank)
         self.nodes, self.process_groups = [], {}
         self._launched, self._waited = {}, ()  # operations of a node; the last wait
@@ -53,7 +58,7 @@ class Recording(Schedule):
         self.nodes.append(node)
         return self.add_operation(Operation(kind, group, name=node.name[-63:], **fields))
 
-    def launch(self, call, tag):
+    def launch(self, call: typing.Any, tag: str) -> None:
         """Adds the operations of a collective."""
         group = self._group(call.process_group())
         added = [self._add(call.node, kind, group.name, tag=tag, after=self._waited, **fields)
@@ -61,7 +66,7 @@ class Recording(Schedule):
         for node in (call.node, *call.written()):
             self._launched[node] = added
 
-    def wait(self, node):
+    def wait(self, node: torch.fx.Node) -> None:
         """Adds the wait for what was launched and not yet waited for, upon which all that follows
         depends: streams and the host wait there."""
         found = set()
@@ -195,7 +200,8 @@ def _calls(graph_module):
             yield _Call(node, *found)
 
 
-def record(*graph_modules, tag=None):
+def record(*graph_modules: torch.fx.GraphModule,
+           tag: typing.Optional[typing.Callable[[torch.fx.Node], typing.Optional[str]]] = None) -> Recording:
     """The Recording of this rank's graphs, in the order in which they are launched. Not collective.
 
     tag(node): the purpose of a collective, such as "ep", or None. An operation has the name of its node.
@@ -211,8 +217,11 @@ def record(*graph_modules, tag=None):
     return schedule
 
 
-def isolate_process_groups(graph_module, purpose="ep", kinds=("all_to_all",), select=None, *,
-                           priority="high", singletons=False, concurrent=False, context=None):
+def isolate_process_groups(graph_module: torch.fx.GraphModule, purpose: str = "ep",
+                           kinds: typing.Sequence[str] = ("all_to_all",),
+                           select: typing.Optional[typing.Callable[[torch.fx.Node], bool]] = None, *,
+                           priority: Priority = "high", singletons: bool = False, concurrent: bool = False,
+                           context: typing.Optional[lierne.Context] = None) -> typing.Any:
     """Moves the chosen collectives of a graph, in place, to process groups of their own wherever their
     process group, the object, carries anything else. Returns the graph module, recompiled where it
     changed. Number and order of operations stay; a second call changes nothing.
@@ -254,7 +263,9 @@ def _isolate(graph_module, purpose, kinds, select, priority, singletons, concurr
     return names
 
 
-def isolate_ep_process_group_pass(gm, example_inputs=None, *, concurrent=False, context=None):
+def isolate_ep_process_group_pass(gm: torch.fx.GraphModule, example_inputs: typing.Any = None, *,
+                                  concurrent: bool = False,
+                                  context: typing.Optional[lierne.Context] = None) -> typing.Any:
     """torchtitan's pass of this name: moves all all-to-alls off process groups that carry anything else,
     in place, and returns gm. The target alone selects; groups of one rank are isolated, too.
 
@@ -266,7 +277,8 @@ def isolate_ep_process_group_pass(gm, example_inputs=None, *, concurrent=False, 
     return gm
 
 
-def launch_order(*graph_modules, concurrent=False, context=None):
+def launch_order(*graph_modules: torch.fx.GraphModule, concurrent: bool = False,
+                 context: typing.Optional[lierne.Context] = None) -> typing.Any:
     """Compares the graphs of all ranks, each given in the order in which it is launched, before any of
     them runs. Collective; raises as isolate_process_groups: where the ranks would wait for each other for
     ever, errors.InvalidError names ranks, nodes and groups."""

@@ -11,14 +11,23 @@
     bridge.update(packed_seq_params, images=cu_image_rows, image_owner=owner, input_ids=ids, image_id=151655)
     embeddings = bridge(image_rows, into=text_embeddings)
 """
+from __future__ import annotations
+
 import math
+import typing
 
 import numpy as np
 import torch
 
 import lierne
+from lierne._library import arguments
+from lierne._types import DType, DeviceMesh, Integers
 from lierne.packing import on_host
 from lierne.torch import Operation, before_update, checked, grid
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
+    from lierne.grid import Grid
 
 
 def _field(params, name):
@@ -26,11 +35,16 @@ def _field(params, name):
     return None if value is None else on_host(name, value)
 
 
-def packing_of(params, total_tokens=None, **options):
+def packing_of(params: typing.Any, total_tokens: typing.Optional[int] = None, *, align: int = 0,
+               lead: typing.Optional[Integers] = None, owner: typing.Optional[Integers] = None,
+               order: typing.Optional[Integers] = None, store: typing.Literal["padded", "unpadded"] = "padded",
+               padding: typing.Literal["zero", "keep"] = "zero",
+               row_order: typing.Literal["sample_major", "sequence_major"] = "sample_major") -> lierne.Packing:
     """The Packing of an object or a dict with the fields of Megatron-LM's PackedSeqParams: cu_seqlens_q,
     cu_seqlens_q_padded (None: no padding), cu_seqlens_kv and cu_seqlens_kv_padded (equal, or None),
     total_tokens (rows of the padded sequence; what is behind the last boundary is padding). Raises
     ValueError, and TypeError for fields on a GPU. options: of Packing."""
+    options = arguments(locals(), "params", "total_tokens")
     tokens, padded = _field(params, "cu_seqlens_q"), _field(params, "cu_seqlens_q_padded")
     if tokens is None:
         raise ValueError("cu_seqlens_q is None")
@@ -57,7 +71,9 @@ class Packed:
 
     _TO = {"contiguous": lambda: lierne.Shard(0), "segments": lambda: lierne.SegmentShard(0)}
 
-    def __init__(self, context, mesh, zigzag, to, shape, dtype, max_segments, max_rows):
+    def __init__(self, context: Context, mesh: typing.Union[Grid, DeviceMesh], zigzag: str,
+                 to: typing.Literal["contiguous", "segments"], shape: typing.Sequence[typing.Optional[int]],
+                 dtype: DType, max_segments: int, max_rows: int) -> None:
         if to not in self._TO:
             raise ValueError(f"to is {to!r}, must be one of {', '.join(self._TO)}")
         own, empty, self._rest = grid(mesh), lierne.Packing([0]), tuple(shape[1:])
@@ -68,19 +84,23 @@ class Packed:
         self._moves = [Operation(plan) for plan in self._plans]
         self.step = 0
 
-    def update(self, params, **options):
+    def update(self, params: typing.Any, total_tokens: typing.Optional[int] = None, *, align: int = 0,
+               lead: typing.Optional[Integers] = None, owner: typing.Optional[Integers] = None,
+               order: typing.Optional[Integers] = None, store: typing.Literal["padded", "unpadded"] = "padded",
+               padding: typing.Literal["zero", "keep"] = "zero",
+               row_order: typing.Literal["sample_major", "sequence_major"] = "sample_major") -> None:
         """The segments of the next microbatch: an object like PackedSeqParams (packing_of), or a Packing."""
-        packing = params if isinstance(params, lierne.Packing) else packing_of(params, **options)
+        packing = params if isinstance(params, lierne.Packing) else packing_of(**arguments(locals()))
         for plan, move in zip(self._plans, self._moves):
             plan.update(packing, packing)  # both take it, or the first one rejects it
             move.updated()
         self.step += 1
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """x of the zigzag cut in the other one. All ranks call."""
         return self._apply(x, 0)
 
-    def back(self, y):
+    def back(self, y: torch.Tensor) -> torch.Tensor:
         """y of the other cut in the zigzag one. All ranks call."""
         return self._apply(y, 1)
 
@@ -103,8 +123,13 @@ class PackedBridge:
     token in each row of this rank's output, -1 for padding (to cut labels and positions alike), and `mask` says
     which rows are image rows."""
 
-    def __init__(self, context, src, dst, hidden, dtype, max_segments, max_rows, max_runs, src_dim="dp",
-                 dst_dim="dp", cut="cp", partial=(), allow_unused=False, allow_repeat=False):
+    tokens: torch.Tensor
+    mask: torch.Tensor
+
+    def __init__(self, context: Context, src: typing.Union[Grid, DeviceMesh], dst: typing.Union[Grid, DeviceMesh],
+                 hidden: int, dtype: DType, max_segments: int, max_rows: int, max_runs: int, src_dim: str = "dp",
+                 dst_dim: str = "dp", cut: str = "cp", partial: bool = (), allow_unused: bool = False,
+                 allow_repeat: bool = False) -> None:
         self._grid, self._rank, self._hidden, self._dtype = grid(dst), context.rank, hidden, dtype
         own = grid(src)
         self._cuts = [{src_dim: lierne.ShardSegments(0)} if own.dims().get(src_dim, 1) > 1 else {}, {}]
@@ -117,7 +142,7 @@ class PackedBridge:
         self.plan = lierne.PackedBridge(context, *layouts, allow_unused=allow_unused, allow_repeat=allow_repeat,
                                         partial_dims=partial, max_segments=max_segments, max_rows=max_rows,
                                         max_runs=max_runs)
-        self._operation, self.step, self.tokens, self.mask = Operation(self.plan), 0, None, None
+        self._operation, self.step = Operation(self.plan), 0
 
     def _owned(self, side):
         return any(cut.kind == lierne.ShardSegments(0).kind for cut in self._cuts[side].values())
@@ -125,8 +150,9 @@ class PackedBridge:
     def _layout(self, mesh, cuts, packing):
         return lierne.Layout(mesh, (packing.tokens, self._hidden), self._dtype, cuts, packing=packing)
 
-    def update(self, params, images, image_owner=None, segment_owner=None, *, runs=None, input_ids=None,
-               image_id=None):
+    def update(self, params: typing.Any, images: Integers, image_owner: typing.Optional[Integers] = None,
+               segment_owner: typing.Optional[Integers] = None, *, runs: typing.Optional[Integers] = None,
+               input_ids: typing.Optional[Integers] = None, image_id: typing.Optional[int] = None) -> None:
         """The next microbatch. params: as Packed's; images: boundaries of the rows of each image; runs as
         lierne.PackedBridge, or input_ids, of all tokens, in which image_id stands for a row."""
         src = lierne.Packing(images, owner=image_owner)
@@ -150,7 +176,7 @@ class PackedBridge:
         self.tokens = torch.from_numpy(tokens)
         self.mask = torch.from_numpy(np.append(named, False)[tokens])
 
-    def __call__(self, rows, into=None):
+    def __call__(self, rows: torch.Tensor, into: typing.Optional[torch.Tensor] = None) -> torch.Tensor:
         """The output of this rank: image rows where runs name tokens, elsewhere the rows of `into` (None:
         zeros). Differentiable in both. All ranks call."""
         shape = self._operation.shapes()[0]

@@ -6,12 +6,20 @@
     pixels, grids = samples.dispatch(pixels, grids)
     embeddings = samples.ret(encoder(pixels, grids, samples.cu_seqlens()))
 """
+from __future__ import annotations
+
 import math
+import typing
 
 import torch
 
 import lierne
+from lierne._library import arguments
+from lierne._types import Integers, Mode, Place, Report
 from lierne.torch import Operation, before_update, checked
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 __all__ = ["Samples"]
 
@@ -26,7 +34,11 @@ class Samples:
     With a context over="distributed" rows move by torch.distributed's operations, on any device, and the
     numbers of an update over the job's store, which suits a few ranks."""
 
-    def __init__(self, context, dispatch, ret=(), **capacities):
+    def __init__(self, context: Context, dispatch: typing.Sequence[typing.Tuple[typing.Any, ...]],
+                 ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_items: int, max_rows: int,
+                 max_segments: int = 0, max_returned_rows: int = 0, costs: int = 1, caller: bool = False,
+                 max_inflight: int = 1) -> None:
+        capacities = arguments(locals(), "context", "dispatch", "ret")
         self.context, self.step = context, 0
         entries = [*dispatch, *ret]
         self._rows = [(entry[0],) if isinstance(entry[0], int) else tuple(entry[0]) for entry in entries]
@@ -35,9 +47,14 @@ class Samples:
         self._operations = [Operation(plan) for plan in self._samples.plans]
         self._ndispatch = len(dispatch)
 
-    def update(self, costs, rows=None, segments=None, returned_rows=None, **options):
+    def update(self, costs: Integers, rows: typing.Optional[Integers] = None,
+               segments: typing.Optional[Integers] = None, returned_rows: typing.Optional[Integers] = None,
+               mode: Mode = "shed", destination: typing.Optional[typing.Mapping[str, typing.Any]] = None, *,
+               cost: int = 0, tolerance: typing.Optional[int] = None, max_items: int = 0, max_rows: int = 0,
+               min_items: int = 0, equal_items: bool = False, nodes: typing.Optional[Integers] = None,
+               assignment: typing.Optional[Integers] = None) -> None:
         """The next step: this rank's items, as lierne.Samples.update. Tensors of numbers are on the host."""
-        self._samples.update(costs, rows, segments, returned_rows, **options)
+        self._samples.update(**arguments(locals()))
         self.step += 1
         for operation in self._operations:
             operation.updated()
@@ -57,28 +74,28 @@ class Samples:
                         for result, rows in zip(results, self._rows[first:last]))
         return results[0] if len(results) == 1 else results
 
-    def dispatch(self, *tensors):
+    def dispatch(self, *tensors: torch.Tensor) -> typing.Any:
         """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once. A
         tensor, or a tuple of them. Backward brings gradients home."""
         return self._move(0, self._ndispatch, tensors)
 
-    def ret(self, *tensors):
+    def ret(self, *tensors: torch.Tensor) -> typing.Any:
         """Rows that were computed, to their destination: all tensors of `ret` at once."""
         return self._move(self._ndispatch, len(self._rows), tensors)
 
-    def lists(self, place="dispatched"):
+    def lists(self, place: Place = "dispatched") -> lierne.SamplesLists:
         """As lierne.Samples.lists: numpy arrays."""
         return self._samples.lists(place)
 
-    def cu_seqlens(self, place="dispatched", device=None):
+    def cu_seqlens(self, place: Place = "dispatched", device: typing.Any = None) -> torch.Tensor:
         """The cu_seqlens of a place as an int32 tensor, as attention kernels take them."""
         return torch.from_numpy(self._samples.cu_seqlens(place)).to(device)
 
     @property
-    def report(self):
+    def report(self) -> Report:
         """What the last update balances and moves: a dict."""
         return self._samples.report
 
-    def close(self):
+    def close(self) -> None:
         """Frees the samples. Not collective."""
         self._samples.close()

@@ -10,11 +10,14 @@
 
 Plans are those of a context of lierne.torch.context, of any way to move tensors. All but Run, run and
 group_of is lierne.schedules itself. lierne.torch.fx records graphs."""
+from __future__ import annotations
+
 import collections
 import contextlib
 import dataclasses
 import json
 import time
+import typing
 import zlib
 from concurrent import futures
 
@@ -22,13 +25,16 @@ import torch.distributed as dist
 
 import lierne
 from lierne import schedules
-from lierne._library import ERRORS, ffi, lib
+from lierne._library import ERRORS, arguments, ffi, lib
 from lierne.schedules import (KINDS, Event, Group, Operation, Order, Schedule, check, create_groups,
                               isolate, launch_order, read, trace)
 from lierne.torch import check_input, checked
 from lierne.torch._groups import group_of, isolated_groups, process_group_of
 from lierne.torch._program import Program
 from lierne.torch._route import Execution
+
+if typing.TYPE_CHECKING:
+    from lierne.context import Context
 
 __all__ = ["KINDS", "Event", "Group", "Operation", "Order", "Run", "Schedule", "check", "create_groups",
            "group_of", "isolate", "launch_order", "read", "run", "trace"]
@@ -47,7 +53,7 @@ class Run(schedules.Run):
     group, on that of the context elsewhere; groups that passes made get process groups of their own.
     There progress_thread is UNSUPPORTED: what has begun progresses in its thread."""
 
-    def __new__(cls, context, *_, **__):
+    def __new__(cls, context: Context, *_: typing.Any, **__: typing.Any) -> typing.Any:
         return super().__new__(_RoutedRun if getattr(context, "routed", False) else cls)
 
     def _buffers(self, plan, direction, data, out):
@@ -73,7 +79,10 @@ class _RoutedRun(Run):
     """A run whose operations threads execute. A second run, of local operations in the same queues with
     the same dependencies, says which operation may begin, and is told which has ended."""
 
-    def __init__(self, context, schedule, concurrent=False, progress_thread=False, external=False):
+    def __init__(self, context, schedule, concurrent=False, progress_thread=False, external=False, stream=None):
+        if stream is not None:
+            raise _UNSUPPORTED("Run: stream is not available over torch.distributed, whose operations take the "
+                               "current stream")
         if progress_thread:
             raise _UNSUPPORTED("Run: progress_thread is not available over torch.distributed, where every "
                                "queue has a thread of its own")
@@ -210,6 +219,8 @@ def _local(schedule):
     return read(json.dumps(made))[0]
 
 
-def run(context, schedule, data, **options):
+def run(context: Context, schedule: Schedule, data: typing.Iterable[typing.Any], *, concurrent: bool = False,
+        progress_thread: bool = False, external: bool = False,
+        stream: typing.Optional[int] = None) -> typing.List[typing.Any]:
     """Commits a schedule, executes it once, and returns its results. Collective; options as Run."""
-    return Run.once(context, schedule, data, **options)
+    return Run.once(**arguments(locals()))
