@@ -5,8 +5,8 @@
 # GOLDEN_DIR=path for golden; SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain
 # ("8 ranks"), after "--csv" as CSV, for bench; LINKS_ARGS="400 OUT.csv" for bench-links; MODEL_ARGS=long for
 # model; RUNPATH= for libraries without one; CUDA=0, MPI=0 to build, test and install without, NCCL_HOME=none;
-# PYTHON for python and wheel; CC, CFLAGS, CPPFLAGS, LDFLAGS, MPICC, MPIRUN as usual: what lierne itself needs
-# is added to them; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
+# HARDEN=0 (src/flags.mk); PYTHON for python and wheel; CC, CFLAGS, CPPFLAGS, LDFLAGS, MPICC, MPIRUN as usual:
+# what lierne itself needs is added to them; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
 
 CC      ?= gcc
 MPICC   ?= mpicc
@@ -93,6 +93,8 @@ SHARED  := $(SO) $(MPILIB:.a=.so.$(VERSION)) $(CUDASO) $(NCCLSO)
 MADE     = $(RUN) $(MPILIB) $(foreach so,$(SHARED),$(so) $(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
 MAKEABLE = $(wildcard $(addprefix $(B)/,lierne-run liblierne_mpi.* liblierne_cuda.* liblierne_nccl.*))
 
+include src/flags.mk
+
 # One command compiles, one links. COMPILER, MORE_CPPFLAGS, WRAPS and LIBS are set by folder; FAST is for
 # copies and sums, where the time goes, unless CFLAGS are those of somebody who debugs.
 OWN_CFLAGS := -std=c11 -D_GNU_SOURCE -fvisibility=hidden -fPIC -pthread \
@@ -100,17 +102,18 @@ OWN_CFLAGS := -std=c11 -D_GNU_SOURCE -fvisibility=hidden -fPIC -pthread \
 OWN_CPPFLAGS := -Iinclude -Isrc $(shell pkg-config --cflags libcjson 2>/dev/null)
 FAST     := $(if $(filter -O0 -O1 -Og,$(CFLAGS)),,-O3)
 COMPILER = $(CC)
-COMPILE  = $(Q)mkdir -p $(@D) && $(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(MORE_CFLAGS) $(WERROR) $(CPPFLAGS) \
-	$(OWN_CPPFLAGS) $(MORE_CPPFLAGS) -MMD -MP -c -o $@ $<
-LINK     = $(Q)mkdir -p $(@D) && $(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) \
-	-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(filter %.so.$(VERSION),$^) $(LIBS) $(CJSON) -lm
+COMPILE  = $(Q)mkdir -p $(@D) && $(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(HARDENED) $(MORE_CFLAGS) $(ANYWHERE) $(WERROR) \
+	$(CPPFLAGS) $(OWN_CPPFLAGS) $(MORE_CPPFLAGS) -MMD -MP -c -o $@ $<
+LINK     = $(Q)mkdir -p $(@D) && $(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(PIE) $(RELRO) $(LDFLAGS) $(WRAPS) \
+	-o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+	$(filter %.so.$(VERSION),$^) $(LIBS) $(CJSON) -lm
 wraps    = $(foreach function,$(1),-Wl$(comma)--wrap=lierne_$(function))
 # Each archive anew: a source that is gone is gone from it.
-ARCHIVE  = $(Q)mkdir -p $(@D) && rm -f $@ && ar rcs $@ $(filter %.o,$^)
+ARCHIVE  = $(Q)mkdir -p $(@D) && rm -f $@ && ar rcsD $@ $(filter %.o,$^)
 # Functions without LIERNE_API are hidden; src/*.map gives what remains a version. Nothing may stay
 # undefined; clang's sanitizers are in the program only. The links are the names that the linker and the
 # loader look for: programs run from the build folder.
-MAKE_SO  = $(Q)$(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared \
+MAKE_SO  = $(Q)$(COMPILER) $(CFLAGS) $(OWN_CFLAGS) $(RELRO) $(LDFLAGS) -shared \
 	$(if $(RUNPATH),-Wl$(comma)--enable-new-dtags -Wl$(comma)-rpath$(comma)'$(RUNPATH)') \
 	-Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^) \
 	$(if $(findstring -fsanitize,$(CFLAGS)),,-Wl$(comma)-z$(comma)defs) \
@@ -275,7 +278,7 @@ $(B)/src/runtime/memory/%.o $(B)/src/diagnose/%.o: MORE_CFLAGS += $(FAST)
 
 # What depends on flags or on a compiler is compiled again when these change: a file has them.
 version = $(shell $(1) --version 2>/dev/null | head -n 1)
-FLAGS_c = $(CC) $(call version,$(CC)) $(MPICC) $(CFLAGS) $(OWN_CFLAGS) $(FAST) $(CPPFLAGS) $(OWN_CPPFLAGS) \
+FLAGS_c = $(CC) $(call version,$(CC)) $(MPICC) $(CFLAGS) $(OWN_CFLAGS) $(HARDENED) $(FAST) $(CPPFLAGS) $(OWN_CPPFLAGS) \
 	$(LDFLAGS) $(RUNPATH) $(CJSON)
 FLAGS_cu = $(NVCC) $(call version,$(NVCC)) $(NVCCFLAGS) $(CUDA_CODE) $(NCCL_INC)
 $(call obj,$(CUDA_SRC) $(NCCL_SRC)): $(B)/flags.cu
@@ -284,10 +287,11 @@ $(B)/flags.%: always
 		if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(B)/%.o: %.c $(B)/flags.c
 	$(COMPILE)
-# No contraction: the bits are those of the host.
+# No contraction: the bits are those of the host. Files that are kept have names that the next build has, too.
 $(B)/%.cu.o: %.cu $(B)/flags.cu
-	$(Q)mkdir -p $(@D) && $(NVCC) -std=c++17 $(NVCCFLAGS) -fmad=false -Werror all-warnings \
-		-Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics \
-		$(CUDA_CODE) -Iinclude -Isrc -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(Q)mkdir -p $(@:.o=.keep) && $(NVCC) --keep --keep-dir $(@:.o=.keep) -std=c++17 $(NVCCFLAGS) -fmad=false \
+		-Werror all-warnings -Xcompiler $(ANYWHERE) -Xcompiler \
+		-Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics \
+		$(CUDA_CODE) -Iinclude -Isrc -MMD -MP -MF $(@:.o=.d) -c -o $@ $< && rm -r $(@:.o=.keep)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

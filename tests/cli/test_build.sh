@@ -60,6 +60,16 @@ verdict $? "no -O3 beside CFLAGS=-O1"
 has "$(dry "$work/dry/golden" CFLAGS=-O2 CUDA_HOME=none)" "-O2 .*-O3.* -o $work/dry/src/runtime/memory/host.o"
 verdict $? "copies and sums have -O3 beside CFLAGS=-O2"
 
+got=$(dry "$work/dry/golden" CFLAGS=-O2 CUDA_HOME=none)
+has "$got" "-fstack-protector-strong.*FORTIFY_SOURCE=2.* -o $work/dry/src/base/status.o" && has "$got" "-pie .*relro.* -o $work/dry/golden"
+verdict $? "hardened by default"
+! has "$(dry "$work/dry/golden" CFLAGS=-O2 CUDA_HOME=none HARDEN=0)" "stack-protector|FORTIFY|-pie|relro"
+verdict $? "HARDEN=0 is not"
+! has "$(dry "$work/dry/golden" CFLAGS='-O1 -fsanitize=address' CUDA_HOME=none)" "stack-protector|FORTIFY|-pie|relro"
+verdict $? "a sanitizer's build is not"
+! has "$(dry "$work/dry/golden" CFLAGS=-O0 CUDA_HOME=none)" FORTIFY
+verdict $? "no checks that need a compiler which optimizes beside CFLAGS=-O0"
+
 # A change of flags, of the compiler, or nothing.
 object=$work/own/tests/errors_md.o
 compiles() { # compiles ARGUMENT...: whether make builds the object anew

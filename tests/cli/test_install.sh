@@ -115,6 +115,18 @@ if has_mpi && has nccl; then
         "$(nm -D -u --with-symbol-versions "$prefix"/lib/liblierne_{mpi,cuda,nccl}.so | sed -n "s/.* \(lierne_.*\)@LIERNE_PRIVATE_$version\$/\1/p" | LC_ALL=C sort -u)" \
         "$(for name in '' _cuda; do exports liblierne$name.so "LIERNE_PRIVATE_$version"; done | LC_ALL=C sort)"
 fi
+# Hardened, by what the linker recorded and the compiler calls (src/flags.mk).
+for file in "$prefix"/lib/liblierne{,_mpi,_cuda,_nccl}.so "$prefix/bin/lierne"; do
+    [ -e "$file" ] || continue
+    wrong=
+    readelf -lW "$file" | grep -q GNU_RELRO && readelf -dW "$file" | grep -qE 'BIND_NOW|FLAGS_1.* NOW' || wrong="$wrong relro"
+    readelf -lW "$file" | grep 'GNU_STACK' | grep -q RWE && wrong="$wrong stack"
+    [[ $file == *_cuda.so || $file == *_nccl.so ]] || nm -D -u "$file" | grep -q __stack_chk_fail || wrong="$wrong protector"
+    readelf -hW "$file" | grep -q 'Type: *DYN' || wrong="$wrong pie"
+    same "${file##*/} lacks no hardening" "" "$wrong"
+done
+nm -D -u "$prefix/lib/liblierne.so" | grep -qE '__(memcpy|snprintf|vsnprintf)_chk'
+verdict $? "liblierne has glibc's checks of sizes"
 same "every global name of the static libraries begins with lierne_" "" \
     "$(nm -g --defined-only "$prefix"/lib/*.a | awk 'NF == 3 { print $3 }' | grep -v '^lierne_')"
 
