@@ -95,8 +95,7 @@ MAKEABLE = $(wildcard $(addprefix $(B)/,lierne-run liblierne_mpi.* liblierne_cud
 
 include src/flags.mk
 
-# One command compiles, one links. COMPILER, MORE_CPPFLAGS, WRAPS and LIBS are set by folder; FAST is for
-# copies and sums, where the time goes, unless CFLAGS are those of somebody who debugs.
+# COMPILER, MORE_CPPFLAGS, WRAPS and LIBS are set by folder; FAST is for copies and sums, unless CFLAGS debug.
 OWN_CFLAGS := -std=c11 -D_GNU_SOURCE -fvisibility=hidden -fPIC -pthread \
 	-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes
 OWN_CPPFLAGS := -Iinclude -Isrc $(shell pkg-config --cflags libcjson 2>/dev/null)
@@ -131,8 +130,8 @@ missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
 announce = @[ $(call missing,$(2)) = 0 ] || \
 	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
-	check-torch clean deb demo deps format fuzz golden help hooks install model mutants pictures python sanitize \
-	scale sdist site t tests torch uninstall wheel always
+	check-torch clean deb demo deps format fuzz golden help hooks install model mutants pictures python release \
+	sanitize scale sdist site t tests torch uninstall wheel always
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -186,6 +185,9 @@ torch: all ## build liblierne_torch, deepmd-kit's operators without Python (PYTH
 
 abi: ## write the baseline of the ABI, tests/abi.txt, which check compares with
 	@$(PYTHON) tests/cli/abi.py include tests/abi.txt write
+
+release: ## pack the sources of a version in build/release, with changes, ABI and checksums
+	@PYTHON=$(PYTHON) bash src/release.sh $(B)
 
 site: ## build the documentation as a site in build/site/html (installs mkdocs)
 	$(DEPS_SH) mkdocs

@@ -7,9 +7,9 @@ set -u
 build=$(cd "${1:?usage: package.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.." || exit 2
 tools=$build/venv-package
-if ! "$tools/bin/python" -c 'import build, mypy, twine, setuptools as s; assert s.__version__ >= "77"' 2>/dev/null; then
+if ! "$tools/bin/python" -c 'import build, mypy, twine, yaml, setuptools as s; assert s.__version__ >= "77"' 2>/dev/null; then
     rm -rf "$tools"
-    python3 -m venv "$tools" && "$tools/bin/pip" install -q build cffi mypy numpy 'setuptools>=77' twine
+    python3 -m venv "$tools" && "$tools/bin/pip" install -q build cffi mypy numpy pyyaml 'setuptools>=77' twine
     verdict $? "build, mypy and twine from PyPI"
 fi >"$work/log" 2>&1
 PYTHON=$tools/bin/python make -s "B=$build" DEPS=0 wheel sdist >"$work/log" 2>&1
@@ -17,8 +17,8 @@ verdict $? "make wheel sdist: $(tail -n 5 "$work/log")"
 wheel=$(echo "$build"/dist/*.whl) sdist=$(echo "$build"/dist/*.tar.gz)
 "$tools/bin/twine" check --strict "$wheel" "$sdist" >"$work/log" 2>&1
 verdict $? "twine check: $(tail -n 5 "$work/log")"
-python3 -m zipfile -e "$wheel" "$work/wheel"
-meta=$(echo "$work"/wheel/*.dist-info)
+python3 -m zipfile -e "$wheel" "$work/unpacked"
+meta=$(echo "$work"/unpacked/*.dist-info)
 for line in 'License-Expression: Apache-2.0 AND MIT' 'Classifier: Typing :: Typed' 'Requires-Dist: cffi>=1.15' \
     'Description-Content-Type: text/markdown' '# lierne'; do
     grep -qxF -- "$line" "$meta/METADATA"
@@ -28,7 +28,7 @@ done
 verdict $? "the description has no link into this tree"
 cmp "$meta/licenses/LICENSE" LICENSE && grep -q 'Dave Gamble' "$meta/licenses/licenses/cJSON.txt"
 verdict $? "the wheel has both licenses"
-[ -e "$work/wheel/lierne/py.typed" ]
+[ -e "$work/unpacked/lierne/py.typed" ]
 verdict $? "the wheel has py.typed"
 
 "$tools/bin/pip" install -q --force-reinstall --no-deps "$wheel" >"$work/log" 2>&1
@@ -69,5 +69,25 @@ with lierne.Context.self() as context:
     verdict $? "the command of the $1 takes the libcjson beside it: $got"
 }
 installed wheel "$wheel"
+
+# The sample for a user's CI: its commands, but for the installation.
+mkdir "$work/ci" "$work/ci/layouts"
+cp grids/encoder-llm-8.json "$work/ci/layouts/job.json"
+"$tools/bin/python" - examples/ci/layouts.yml "$work/ci" <<'END'
+import sys, yaml
+steps = yaml.safe_load(open(sys.argv[1]))["jobs"]["layouts"]["steps"]
+runs = [step["run"] for step in steps if "run" in step]
+assert runs[0].startswith("pip install lierne==") and len(runs) == 4, runs
+for i, run in enumerate(runs[1:]):
+    open(f"{sys.argv[2]}/{i}.sh", "w").write(run)
+END
+verdict $? "the sample for CI is YAML"
+for step in 0 1 2; do
+    (cd "$work/ci" && PATH=$work/wheel/bin:$PATH bash -e "$step.sh" >"$work/log" 2>&1)
+    verdict $? "step $step of the sample for CI: $(tail -n 3 "$work/log")"
+done
+sed -i 's/"world_size": 8/"world_size": 6/' "$work/ci/layouts/job.json"
+! (cd "$work/ci" && PATH=$work/wheel/bin:$PATH bash -e 0.sh >"$work/log" 2>&1) && grep -q '^::error ' "$work/log"
+verdict $? "it finds a configuration that is wrong: $(cat "$work/log")"
 installed sdist "$sdist"
 verdicts
