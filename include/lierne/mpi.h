@@ -31,14 +31,14 @@ extern "C" {
  *   MPI_THREAD_MULTIPLE    if threads call at the same time, each with its own context, or MPI
  *                          beside lierne.
  *
- * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK or
- * LIERNE_NODE), MISMATCH (spec->nodes, members, world_size or check), IO (no file can be made in
- * LIERNE_DUMP_DIR), NO_MEMORY. Their messages name ranks of comm, because members are not agreed
- * yet. Errors of one rank that are not propagated, so that the other ranks see TIMEOUT: INVALID
- * (comm is MPI_COMM_NULL or an intercommunicator, MPI is not initialised or is finalised),
- * NO_MEMORY of the first allocation, TRANSPORT (MPI's own), TIMEOUT. After such an error, every
- * further lierne_context_create_mpi on comm ends in TIMEOUT, because MPI matches collective calls
- * by their order and cannot cancel one: use another communicator.
+ * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK,
+ * LIERNE_NODE or LIERNE_LOG), MISMATCH (spec->nodes, members, world_size or check), IO (no file can
+ * be made in LIERNE_DUMP_DIR or for LIERNE_LOG_FILE), NO_MEMORY. Their messages name ranks of comm,
+ * because members are not agreed yet. Errors of one rank that are not propagated, so that the other
+ * ranks see TIMEOUT: INVALID (comm is MPI_COMM_NULL or an intercommunicator, MPI is not initialised
+ * or is finalised), NO_MEMORY of the first allocation, TRANSPORT (MPI's own), TIMEOUT. After such
+ * an error, every further lierne_context_create_mpi on comm ends in TIMEOUT, because MPI matches
+ * collective calls by their order and cannot cancel one: use another communicator.
  *
  * MPICH raises the errors of pending messages on MPI_COMM_WORLD. Its default handler ends the
  * process, so that TRANSPORT cannot be returned: set MPI_ERRORS_RETURN on MPI_COMM_WORLD.

@@ -169,6 +169,7 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
     lierne_status status = take_part(context, m, comm, mine, spec, &decision);
     if (status == LIERNE_OK && decision == LIERNE_OK) {
         m->hook = (lierne_control_hook){progress_context, context};
+        lierne_log_context(context);
         *out = context;
         return LIERNE_OK;
     }

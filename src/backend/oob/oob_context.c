@@ -84,6 +84,7 @@ lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
     lierne_status status = take_part(context, s, mine, spec, &decision);
     if (status == LIERNE_OK && decision == LIERNE_OK) {
         s->hook = (lierne_control_hook){progress_context, context};
+        lierne_log_context(context);
         *out = context;
         return LIERNE_OK;
     }

@@ -24,6 +24,7 @@ lierne_status lierne_context_create_self(lierne_context **out, const lierne_cont
         lierne_context_drop(context);
         return status;
     }
+    lierne_log_context(context);
     *out = context;
     return LIERNE_OK;
 }

@@ -44,6 +44,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
         s->world = &sim->world;
         s->rank = index;
         *context = sim->common;
+        context->log.owned = false; /* the world's */
         context->control_self = s;
         for (int i = 0; i < context->ncarriers; i++) {
             context->carriers[i].self = s;
@@ -55,6 +56,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
                                                         ? LIERNE_RECORDER_ENTRIES
                                                         : LIERNE_RECORDER_FEW_ENTRIES);
         lierne_recorder_meet(&context->recorder, sim->number, sim->created);
+        lierne_log_context(context);
         *sim->last_used = context;
         sim->last_used = &context->next_used;
     }
@@ -67,6 +69,7 @@ static void close_sim(lierne_sim *sim) {
         c->members.ranks = NULL;
         lierne_context_clear(c);
     }
+    lierne_log_close(&sim->common.log);
     lierne_mem_free(sim->contexts);
     lierne_mem_free(sim->common.nodes);
     lierne_mem_free(sim->common.members.ranks);

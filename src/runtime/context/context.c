@@ -90,6 +90,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     find_device_memory(context);
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
+    LIERNE_TRY(lierne_log_open(context));
     LIERNE_TRY(take_links(context, spec));
     double check = spec->check != 0;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
@@ -133,6 +134,7 @@ void lierne_context_clear(lierne_context *context) {
     lierne_mem_free(context->dead_dump);
     lierne_mem_free(context->groups.at);
     lierne_recorder_close(&context->recorder);
+    lierne_log_close(&context->log);
 }
 
 void lierne_context_drop(lierne_context *context) {
@@ -248,11 +250,24 @@ int64_t lierne_context_begin_call(lierne_context *context, const char *name, int
     return call;
 }
 
+/* A call that took a tenth of the time it may take is worth a warning. */
+static void log_call(const lierne_context *context, const lierne_call *c) {
+    double seconds = lierne_recorder_seconds(&context->recorder, c->end - c->start);
+    bool slow = seconds > context->timeout / 10;
+    char name[LIERNE_CALL_TEXT];
+    lierne_call_print(name, c->name, c->number, c->plan);
+    LIERNE_LOG(context, slow ? LIERNE_LOG_WARN : LIERNE_LOG_DEBUG, "%s%s: %s after %.6f s",
+               slow ? "slow: " : "", name, lierne_status_name(c->status), seconds);
+}
+
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
     lierne_call *c = &context->calls[call % LIERNE_CALLS];
     if (call + LIERNE_CALLS >= context->ncalls) {
         c->end = lierne_recorder_now(&context->recorder);
         c->status = status;
+        if (context->log.level >= LIERNE_LOG_WARN) {
+            log_call(context, c);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "lierne/context.h"
 #include "runtime/context/back_end.h"
+#include "runtime/context/log.h"
 #include "runtime/control/control.h"
 #include "runtime/control/members.h"
 #include "runtime/control/processes.h"
@@ -147,6 +148,7 @@ struct lierne_context {
     lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */
     int64_t ncalls;
     lierne_recorder recorder;
+    lierne_log log;
     size_t nplans;                /* alive; those that other plans own are not counted */
     lierne_dependent *dependents; /* the newest first */
     LIERNE_VEC(lierne_context_memory) memories; /* alive */

@@ -1,0 +1,162 @@
+/* LIERNE_LOG and LIERNE_LOG_FILE: which lines each level has and that they are true, names of
+ * files, and what is rejected. */
+#include "bridge_plan.h"
+#include "unit/expect.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <lierne/sim.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 8, ELEMENTS = 8 * 6 * 4 };
+static char folder[] = "/tmp/lierne-log-XXXXXX";
+static char text[1 << 16];
+
+static void ask(const char *level, const char *file) {
+    char path[200];
+    cr_assert(folder[strlen(folder) - 1] != 'X' || mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    setenv("LIERNE_LOG", level, 1);
+    setenv("LIERNE_LOG_FILE", path, 1);
+}
+
+/* The log in a file of the folder, "" without one; it is then removed. */
+static const char *read_log(const char *file) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *log = fopen(path, "r");
+    size_t n = log ? fread(text, 1, sizeof text - 1, log) : 0;
+    text[n] = '\0';
+    if (log) {
+        fclose(log);
+        cr_assert_eq(remove(path), 0);
+    }
+    return text;
+}
+
+static size_t count_lines(const char *log, const char *words) {
+    size_t count = 0;
+    for (const char *at = log; (at = strstr(at, words)); at++) {
+        count++;
+    }
+    return count;
+}
+
+/* A bridge on all ranks of a world, executed once; the reports of rank 3. */
+static void move(lierne_report reports[2], bool kill) {
+    static const int64_t shape[3] = {8, 6, 4};
+    static float in[RANKS][ELEMENTS], out[RANKS][ELEMENTS];
+    lierne_grid *src = grid_of(8, 1, 1, RANKS), *dst = grid_of(1, 4, 2, RANKS);
+    const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
+    lierne_sim *sim;
+    lierne_plan *plans[RANKS];
+    lierne_request *requests[RANKS];
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        in[r][0] = 1.0F + (float)r;
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+    }
+    for (int d = 0; d < 2 && reports; d++) {
+        reports[d].size = sizeof *reports;
+        assert_ok(lierne_plan_get_report(&reports[d], plans[3], (lierne_direction)d));
+    }
+    if (kill) {
+        assert_ok(
+            lierne_context_abort(lierne_sim_get_context(sim, 5), LIERNE_ERR_IO, "disk\nfull"));
+    }
+    assert_ok(lierne_sim_destroy_all(sim));
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
+
+Test(log, nothing_by_default) {
+    ask("info", "log");
+    unsetenv("LIERNE_LOG");
+    move(NULL, true);
+    cr_expect_str_eq(read_log("log"), "");
+    ask("off", "log");
+    move(NULL, true);
+    cr_expect_str_eq(read_log("log"), "");
+    rmdir(folder);
+}
+
+Test(log, contexts_and_plans) {
+    lierne_report reports[2];
+    char line[400];
+    ask("info", "log");
+    move(reports, false);
+    const char *log = read_log("log");
+    cr_assert_gt(reports[1].sent_bytes, 0);
+    for (int d = 0; d < 2; d++) {
+        const lierne_report *r = &reports[d];
+        snprintf(
+            line, sizeof line,
+            "rank 3: plan 0: %s of bridge, %s: %lld bytes sent in %lld messages, %lld received in "
+            "%lld, %lld stages, over %s;",
+            d ? "adjoint" : "forward", r->algorithm, (long long)r->sent_bytes,
+            (long long)r->sent_messages, (long long)r->received_bytes,
+            (long long)r->received_messages, (long long)r->stages,
+            r->transports[0] ? r->transports : "none");
+        cr_expect_eq(count_lines(log, line), 1, "no line \"%s\" in\n%s", line, log);
+    }
+    snprintf(line, sizeof line, "lierne %s: a context of 8 of 8 ranks, timeout 60 s\n",
+             lierne_version());
+    cr_expect_eq(count_lines(log, line), RANKS, "%s", log);
+    cr_expect_eq(count_lines(log, "transport sim: to 7 peers\n"), RANKS, "%s", log);
+    cr_expect_eq(count_lines(log, "\n"), 4 * RANKS, "%s", log);
+    rmdir(folder);
+}
+
+Test(log, levels) {
+    ask("debug", "log");
+    move(NULL, false);
+    const char *log = read_log("log");
+    cr_expect_eq(count_lines(log, ": forward 0 of plan 0: LIERNE_OK after "), RANKS, "%s", log);
+    ask("warn", "log");
+    move(NULL, false);
+    cr_expect_str_eq(read_log("log"), "");
+    ask("error", "log");
+    move(NULL, true);
+    log = read_log("log");
+    cr_expect_geq(count_lines(log, "lierne error "), 1, "%s", log);
+    cr_expect_eq(count_lines(log, "rank 5: LIERNE_ERR_IO: lierne_context_abort: "), 1, "%s", log);
+    cr_expect_eq(count_lines(log, "disk full"), count_lines(log, "\n"), "%s", log);
+    rmdir(folder);
+}
+
+Test(log, names_of_files) {
+    char host[100], name[200];
+    lierne_context *context;
+    ask("info", "%h.%p.%r.100%%");
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_context_destroy(context));
+    cr_assert_eq(gethostname(host, sizeof host), 0);
+    snprintf(name, sizeof name, "%s.%ld.0.100%%", host, (long)getpid());
+    cr_expect_eq(count_lines(read_log(name), "a context of 1 of 1 ranks"), 1);
+    rmdir(folder);
+}
+
+Test(log, what_is_rejected) {
+    lierne_context *context;
+    ask("loud", "log");
+    assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_INVALID,
+                 "LIERNE_LOG is 'loud', must be error, warn, info, debug or off");
+    ask("info", "log.%x");
+    assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_INVALID,
+                 "which has a % before neither h (host), p (process), r (rank) nor %");
+    ask("info", "log.%");
+    assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_INVALID, "before neither");
+    ask("info", "none/log");
+    assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_IO,
+                 "none/log': No such file");
+    rmdir(folder);
+}
