@@ -116,6 +116,8 @@ typedef struct lierne_bridge_spec {
                                which both mean DIRECT */
     lierne_sharing shared_output; /* needs max_inflight 0 or 1, and no variable_rows */
     lierne_group *group;          /* see lierne/group.h (Domains); NULL: the context's own domain */
+    int max_peers; /* as in lierne_redistribute_spec (lierne/redistribute.h); 0 with shared_output
+                      or variable_rows */
 } lierne_bridge_spec;
 /* A spec without a sequence axis; all other fields are zero, their defaults. */
 #define LIERNE_BRIDGE_SPEC_INIT                                                                    \
@@ -128,9 +130,10 @@ typedef struct lierne_bridge_spec {
  * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
  * placement that is not allowed, a world size that is not the context's, a grid with a rank that is
- * no member, routing, shared_output); UNKNOWN_VIEW; INDIVISIBLE (require_divisible; a zigzag that
- * does not divide the sequence); UNSUPPORTED (source cp > 1 without src_placements; variable_rows
- * with an owner, placements or shared_output; shared_output in a context for device memory);
+ * no member, routing, shared_output, max_peers below 0); UNKNOWN_VIEW; INDIVISIBLE
+ * (require_divisible; a zigzag that does not divide the sequence); UNSUPPORTED (source cp > 1
+ * without src_placements; variable_rows with an owner, placements, shared_output or max_peers;
+ * shared_output in a context for device memory; max_peers that is too low, or with shared_output);
  * MISMATCH (ranks disagree on the spec; the message names the field); OVERFLOW; NO_MEMORY; TIMEOUT;
  * PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,

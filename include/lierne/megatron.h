@@ -28,7 +28,8 @@ typedef enum lierne_megatron_algorithm {
 } lierne_megatron_algorithm;
 
 /* A bridge to plan by an algorithm of Megatron-LM. First set size to sizeof(lierne_megatron_spec)
- * and the rest to zero. `routing` of the bridge is not read: the algorithm decides who sends. */
+ * and the rest to zero. `routing` of the bridge is not read: the algorithm decides who sends,
+ * and max_peers must be 0. */
 typedef struct lierne_megatron_spec {
     size_t size;
     lierne_megatron_algorithm algorithm;

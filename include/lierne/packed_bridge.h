@@ -56,6 +56,7 @@ typedef struct lierne_packed_bridge_spec {
     int64_t max_segments;
     int64_t max_rows;
     int64_t max_runs;
+    int max_peers; /* as in lierne_redistribute_spec */
 } lierne_packed_bridge_spec;
 
 /* Plans a packed bridge. Collective over the context: every rank calls with the same spec. If any
@@ -66,11 +67,11 @@ typedef struct lierne_packed_bridge_spec {
  * axes, dtypes or worlds that differ, a world size that is not the context's, a grid with a rank
  * that is no member, nruns below 0, runs NULL, a bit of partial_dims for a dim that does not exist
  * or is not REPLICATE, sums of an opaque dtype, max_inflight, routing, capacities below 0 or not
- * all given); UNSUPPORTED (a PARTIAL dim; BALANCED with allow_repeat and rows that repeat; with
- * capacities also BALANCED and a context for device memory or streams); INDEX_RANGE, OVERLAP, COUNT
- * (above); CAPACITY (what is given exceeds a capacity); MISMATCH (ranks disagree on the spec; the
- * message names the field); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
- * serves one thread at a time. */
+ * all given, max_peers below 0); UNSUPPORTED (a PARTIAL dim; a max_peers that is too low; BALANCED
+ * with allow_repeat and rows that repeat; with capacities also BALANCED and a context for device
+ * memory or streams); INDEX_RANGE, OVERLAP, COUNT (above); CAPACITY (what is given exceeds a
+ * capacity); MISMATCH (ranks disagree on the spec; the message names the field); NO_MEMORY;
+ * TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_packed_bridge(lierne_plan **out,
                                                           lierne_context *context,
                                                           const lierne_packed_bridge_spec *spec);

@@ -307,6 +307,12 @@ typedef struct lierne_report {
     int64_t balanced_ns;
     int64_t window_bytes; /* sent bytes that are copied into a window because receivers cannot read
                              the sender's buffer (transport ipc) */
+    int64_t sent_peers;   /* ranks that this one sends to */
+    int64_t received_peers;
+    /* Of a plan with max_peers (lierne_redistribute_spec), else 0: the most peers that any rank may
+     * have in any call, and received bytes that this rank sends on. */
+    int64_t most_peers;
+    int64_t forwarded_bytes;
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */

@@ -115,6 +115,16 @@ typedef struct lierne_redistribute_spec {
      * and it can only be executed by itself: it cannot be coalesced, composed or transposed. */
     int64_t max_segments;
     int64_t max_rows;
+    /* The most ranks with which any rank exchanges messages in a direction; 0: any number. Every
+     * peer costs memory (buffers of NCCL, connections), and a direct route has up to n - 1 of them,
+     * n the ranks of both grids. Where some rank needs more than max_peers, the ranks stand in a
+     * square, ascending, row by row, of C = ceil(sqrt(n)) columns and R = ceil(n / C) rows. What
+     * goes from one rank to another that shares neither its row nor its column stops over at a
+     * third. Then no rank has more than C - 1 + R - 1 peers, fewer than 2 sqrt(n), no byte travels
+     * more than twice, and a stage becomes two; the bits stay the same. With max_segments, where
+     * peers come and go, ranks relay unless n - 1 is at most max_peers. Planning takes about
+     * 2 sqrt(n) times as long. lierne_report says what became of it. */
+    int max_peers;
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. If any
@@ -123,8 +133,10 @@ typedef struct lierne_redistribute_spec {
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype, world size or segments, a world size that is not the context's, a grid with a rank
  * that is no member, max_inflight, routing, shared_output, max_segments or max_rows below 0 or one
- * without the other, max_segments with two layouts without a packing); UNSUPPORTED (a PARTIAL dim
- * in dst or adjoint_dst; shared_output in a context for device memory; with max_segments: PARTIAL
+ * without the other, max_segments with two layouts without a packing, max_peers below 0);
+ * UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst; shared_output in a context for device memory;
+ * a max_peers that is too low, where the message has the lowest; max_peers with shared_output; with
+ * max_segments: PARTIAL
  * in src, layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the packed
  * axis, a context for device memory or streams); CAPACITY (the layouts exceed max_segments or
  * max_rows); MISMATCH (ranks disagree on the spec; the message names the field, as src.dim[0].size

@@ -30,6 +30,17 @@ lierne_status lierne_plan_check_routing(lierne_routing routing) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_check_peers(int max_peers, lierne_sharing sharing) {
+    if (max_peers < 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "max_peers is %d, must be at least 0", max_peers);
+    }
+    return max_peers > 0 && sharing != LIERNE_SHARING_NONE
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "max_peers is %d, must be 0 where shared_output is %d", max_peers,
+                             (int)sharing)
+               : LIERNE_OK;
+}
+
 lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sharing sharing,
                                         lierne_routing routing, int max_inflight) {
     if ((int)sharing < 0 || sharing > LIERNE_SHARING_BOTH) {

@@ -14,6 +14,8 @@ lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lier
 void lierne_plan_find_rows(lierne_plan_parts *parts, const lierne_layout *const *layouts, int n);
 /* Whether a spec's routing is one. */
 lierne_status lierne_plan_check_routing(lierne_routing routing);
+/* Whether a spec's max_peers is in range, and fits its shared_output; 0 does. */
+lierne_status lierne_plan_check_peers(int max_peers, lierne_sharing sharing);
 
 /* Whether a spec's shared_output is one, and fits the rest of the spec and the context. */
 lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sharing sharing,

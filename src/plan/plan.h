@@ -3,7 +3,7 @@
 #define LIERNE_PLAN_INTERNAL_H
 
 #include "lierne/plan.h"
-#include "route/route.h"
+#include "route/relay.h"
 #include "runtime/execute/execute.h"
 #include "runtime/group/group.h"
 
@@ -19,6 +19,7 @@ typedef struct lierne_plan_side {
     bool balanced;        /* see lierne_routing */
     int64_t direct_ns;    /* see lierne_report */
     int64_t balanced_ns;
+    lierne_relayed relayed;         /* where peers are limited */
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
     int64_t untouched; /* elements of out that are padding and not written: see lierne_padding */
     bool partial;      /* writes some elements of out and leaves the others as they are */

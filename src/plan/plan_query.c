@@ -120,6 +120,10 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
         .host_bytes = lierne_execution_host_bytes(plan->requests[direction][0].execution),
         .window_bytes = lierne_execution_window_bytes(plan->requests[direction][0].execution),
+        .sent_peers = lierne_route_count_peers(side->route, true),
+        .received_peers = lierne_route_count_peers(side->route, false),
+        .most_peers = side->relayed.most_peers,
+        .forwarded_bytes = side->relayed.forwarded * bytes,
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         all.groups += plan->parts.groups[g] != NULL;

@@ -4,6 +4,7 @@
  * the same lists. Messages own their blocks, so that a builder can fill several at once. */
 #include "route/route.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* The index lists of blocks. Routes of one context hold them: no two threads at once. */
@@ -353,6 +354,30 @@ lierne_route_counts lierne_route_count(const lierne_route *route) {
         counts.received_messages += (int64_t)stage->recvs.count;
     }
     return counts;
+}
+
+/* The lowest peer above `above`; INT_MAX: none. */
+static int next_peer(const lierne_route *route, bool sends, int above) {
+    int next = INT_MAX;
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_stage *stage = &route->stages.at[i];
+        const lierne_messages *messages = sends ? &stage->sends : &stage->recvs;
+        for (size_t m = 0; m < messages->count; m++) {
+            int peer = messages->at[m].peer;
+            bool nearer = peer > above && peer < next && messages->at[m].elements > 0;
+            next = nearer ? peer : next;
+        }
+    }
+    return next;
+}
+
+int64_t lierne_route_count_peers(const lierne_route *route, bool sends) {
+    int64_t n = 0;
+    for (int peer = next_peer(route, sends, -1); peer < INT_MAX;
+         peer = next_peer(route, sends, peer)) {
+        n++;
+    }
+    return n;
 }
 
 static const char *const buffer_names[LIERNE_BUFFER_COUNT] = {"in", "out", "scratch"};

@@ -46,6 +46,8 @@ lierne_status lierne_op_join(lierne_op *op);
 /* An operation of n sources, joined. */
 lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool accumulate,
                              const lierne_place *from, int n);
+/* Adds copies of operations at the end. Lists stay the others'. */
+lierne_status lierne_ops_append(lierne_ops *to, const lierne_ops *from);
 /* The rows of a list, width elements each, in an array whose rows start stride elements apart: a
  * block without a list where they follow one another, else one with a copy of the list. */
 lierne_status lierne_route_rows(lierne_route *route, lierne_block *block, const int64_t *rows,
@@ -87,6 +89,8 @@ typedef struct lierne_route_counts {
     int64_t sent_messages, received_messages;
 } lierne_route_counts;
 lierne_route_counts lierne_route_count(const lierne_route *route);
+/* Ranks to which a route sends elements, or from which it receives some. */
+int64_t lierne_route_count_peers(const lierne_route *route, bool sends);
 
 void lierne_route_print(const lierne_route *route, lierne_text *text);
 

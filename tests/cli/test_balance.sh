@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Balanced routing. Every golden case and thousands of random ones are as with direct routing; and on
+# Balanced routing, and messages over few peers. Every golden case and thousands of random ones are as
+# with direct routing and any peers; and on
 # every published configuration whose dp ranks have at least 64 KiB, the busiest rank sends and
 # receives at most 1.05 of the bound, and no more than with direct routing and with Megatron-LM's
 # algorithms. "table" as $2 prints that comparison only. $1: the build folder.
@@ -22,5 +23,10 @@ if [ "${2:-}" != table ]; then
     unit 'redistribute/random*'
     unit 'bridge_general/random*'
     unit 'bridge_general/random*' LIERNE_TEST_TRANSPORTS=mixed
+    export LIERNE_TEST_PEERS=1
+    unset LIERNE_TEST_ROUTING
+    golden
+    unit 'bridge_general/random*'
+    unit 'redistribute/over_few_peers' LIERNE_TEST_TRANSPORTS=mixed
 fi
 verdicts && [ "$passed" -gt 0 ]

@@ -79,7 +79,8 @@ static void plan(golden_case *c, pair *p) {
     lierne_redistribute_spec spec = {.size = sizeof spec,
                                      .src = p->layouts[0],
                                      .dst = p->layouts[1],
-                                     .routing = test_routing()};
+                                     .routing = test_routing(),
+                                     .max_peers = test_max_peers(p->world)};
     for (int r = 0; r < p->world && !c->failed; r++) {
         lierne_context *context = lierne_sim_get_context(p->sim, r);
         golden_expect_status(c, "lierne_plan_create_redistribute",

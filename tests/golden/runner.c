@@ -15,8 +15,8 @@ typedef struct tally {
 } tally;
 
 /* Every list of a file that holds cases. Those without a check are set aside, and counted: they are
- * about the memory that ranks of a node share, which no part of lierne has, what a reference looks
- * at or does otherwise, or exchanges in two stages, which lierne does not have yet. */
+ * about the memory that ranks of a node share, which no part of lierne has, or what a reference
+ * looks at or does otherwise. */
 static const struct {
     const char *file;
     const char *list;
@@ -44,7 +44,7 @@ static const struct {
     {"packed.json", "invalid", golden_packed_invalid},
     {"packed.json", "bridges", golden_packed_bridge},
     {"packed.json", "runs", golden_packed_runs},
-    {"packed.json", "few_peers", NULL},
+    {"packed.json", "few_peers", golden_few_peers},
     {"samples.json", "cases", golden_samples},
     {"samples.json", "tensors", golden_sample_tensor},
     {"samples.json", "references", NULL},

@@ -177,7 +177,9 @@ static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_brid
                                .gradient_storage = bridge->storage,
                                .row_owner = rows,
                                .require_divisible = bridge->divisible,
-                               .routing = test_routing()};
+                               .routing = test_routing(),
+                               .max_peers =
+                                   bridge->algorithm == TEST_DIRECT ? test_max_peers(world) : 0};
     fill_tensor(&spec, bridge, shape);
     for (int r = 0; r < world; r++) {
         lierne_status status = test_plan_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r),

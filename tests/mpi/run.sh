@@ -64,7 +64,11 @@ export LIERNE_TEST_NODE_RANKS=2
 for run in "4 general" "4 golden" "3 sparse" "3 halos" "8 redistribute" "3 samples"; do
     launch $run
 done
+for run in "4 golden" "6 golden" "4 general"; do
+    LIERNE_TEST_PEERS=1 launch $run
+done
 unset LIERNE_TEST_NODE_RANKS
+LIERNE_TEST_PEERS=1 launch 8 golden
 launch 2 shm caller
 launch 2 schedule threads
 launch 4 schedule threads
@@ -75,6 +79,7 @@ for run in "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redis
     "3 shared_output" "3 rounds" "4 schedule" "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
     launch $run
 done
+LIERNE_TEST_PEERS=1 launch 4 golden
 for n in 2 3; do
     OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
 done

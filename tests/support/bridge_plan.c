@@ -79,7 +79,10 @@ static void open_spec(const bridge_case *c, case_spec *s) {
                                    .output = c->output,
                                    .rows_per_sample = rows ? c->sequence : 0,
                                    .row_order = c->row_order,
-                                   .routing = c->routing ? c->routing : test_routing()};
+                                   .routing = c->routing ? c->routing : test_routing(),
+                                   .max_peers = c->sharing || c->algorithm != TEST_DIRECT
+                                                    ? 0
+                                                    : test_max_peers(c->world)};
 }
 
 static void close_spec(case_spec *s) {

@@ -242,9 +242,9 @@ static void count(const bridge_case *c, lierne_plan **plans, case_result *result
         lierne_report forward = {.size = sizeof forward}, adjoint = {.size = sizeof adjoint};
         lierne_plan_get_report(&forward, plans[r], LIERNE_DIRECTION_FORWARD);
         lierne_plan_get_report(&adjoint, plans[r], LIERNE_DIRECTION_ADJOINT);
-        result->received += forward.received_bytes / size;
+        result->received += (forward.received_bytes - forward.forwarded_bytes) / size;
         result->minimum += forward.min_bytes / size;
-        result->adjoint_received += adjoint.received_bytes / size;
+        result->adjoint_received += (adjoint.received_bytes - adjoint.forwarded_bytes) / size;
         result->adjoint_minimum += adjoint.min_bytes / size;
     }
 }

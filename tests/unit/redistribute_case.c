@@ -174,7 +174,8 @@ lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
                                            .adjoint_src = l[CASE_ADJOINT_SRC],
                                            .adjoint_dst = l[CASE_ADJOINT_DST],
                                            .shared_output = c->sharing,
-                                           .routing = routing};
+                                           .routing = routing,
+                                           .max_peers = c->max_peers};
     lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
     for (int i = 0; i < CASE_LAYOUTS; i++) {
         lierne_layout_destroy(l[i]);

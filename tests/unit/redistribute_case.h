@@ -29,6 +29,7 @@ typedef struct redistribute_case {
     int stated_adjoint;
     lierne_routing routing; /* AUTO: that of the environment, routing.h */
     lierne_sharing sharing; /* NONE, unless a test sets it */
+    int max_peers;          /* 0, unless a test sets it */
     case_layout layouts[CASE_LAYOUTS];
 } redistribute_case;
 

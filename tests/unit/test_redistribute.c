@@ -1,6 +1,7 @@
 /* Redistribution between any two layouts: random ones against a model, and every rejection. */
 #include "bridge_plan.h"
 #include "layouts.h"
+#include "routing.h"
 #include "seeds.h"
 #include "unit/expect.h"
 #include "unit/redistribute_case.h"
@@ -78,6 +79,30 @@ static int64_t run(const redistribute_case *c, lierne_plan **plans, lierne_direc
     return dot;
 }
 
+/* No rank has more peers than it may, nor sends on what nobody passed to it. */
+static void expect_few_peers(const redistribute_case *c, lierne_plan **plans, uint64_t seed) {
+    for (int r = 0; r < c->world && c->max_peers > 0; r++) {
+        for (int d = 0; d < 2; d++) {
+            bool met[MOST] = {false};
+            int peers = 0;
+            const lierne_route *route;
+            assert_ok(lierne_plan_get_route(&route, plans[r], (lierne_direction)d));
+            for (size_t i = 0; i < route->stages.count; i++) {
+                const lierne_messages *lists[2] = {&route->stages.at[i].sends,
+                                                   &route->stages.at[i].recvs};
+                for (size_t k = 0; k < lists[0]->count + lists[1]->count; k++) {
+                    bool sends = k < lists[0]->count;
+                    int peer = lists[!sends]->at[sends ? k : k - lists[0]->count].peer;
+                    peers += !met[peer];
+                    met[peer] = true;
+                }
+            }
+            cr_assert_leq(peers, c->max_peers, "seed %llu: rank %d has %d peers, may have %d\n%s",
+                          (unsigned long long)seed, r, peers, c->max_peers, redistribute_text(c));
+        }
+    }
+}
+
 /* What all ranks receive is the lower bound. */
 static void expect_fewest_bytes(const redistribute_case *c, lierne_plan **plans, uint64_t seed) {
     for (int d = 0; d < 2; d++) {
@@ -85,7 +110,7 @@ static void expect_fewest_bytes(const redistribute_case *c, lierne_plan **plans,
         for (int r = 0; r < c->world; r++) {
             lierne_report report = {.size = sizeof report};
             assert_ok(lierne_plan_get_report(&report, plans[r], (lierne_direction)d));
-            received += report.received_bytes;
+            received += report.received_bytes - report.forwarded_bytes;
             least += report.min_bytes;
         }
         cr_assert_eq(received, least, "seed %llu: %lld bytes, at least %lld\n%s",
@@ -94,12 +119,15 @@ static void expect_fewest_bytes(const redistribute_case *c, lierne_plan **plans,
     }
 }
 
-static void run_seed(uint64_t seed, lierne_sharing sharing) {
+/* rules: sharing, routing and max_peers of the case. */
+static void run_seed(uint64_t seed, const redistribute_case *rules) {
     redistribute_case c;
     lierne_plan *plans[MOST] = {NULL};
     lierne_sim *sim;
     random_redistribute(&c, seed, 1 + (int)(seed % MOST));
-    c.sharing = sharing;
+    c.sharing = rules->sharing;
+    c.routing = rules->routing;
+    c.max_peers = rules->max_peers > 0 ? fewest_peers(c.world) : 0;
     assert_ok(lierne_sim_create(&sim, c.world, NULL));
     for (int r = 0; r < c.world; r++) {
         cr_assert_eq(redistribute_plan(&plans[r], &c, lierne_sim_get_context(sim, r)), LIERNE_OK,
@@ -109,6 +137,7 @@ static void run_seed(uint64_t seed, lierne_sharing sharing) {
     cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, c.world), LIERNE_OK,
                  "seed %llu: %s", (unsigned long long)seed, lierne_last_error());
     expect_fewest_bytes(&c, plans, seed);
+    expect_few_peers(&c, plans, seed);
     int64_t forward = run(&c, plans, LIERNE_DIRECTION_FORWARD, seed);
     int64_t adjoint = run(&c, plans, LIERNE_DIRECTION_ADJOINT, seed);
     if (!c.stated_adjoint) {
@@ -126,7 +155,7 @@ Test(redistribute, random_layouts_of_any_dims_and_axes) {
     size_t before = lierne_mem_live();
     seed_range seeds = test_seeds(SEEDS);
     for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
-        run_seed(seed, LIERNE_SHARING_NONE);
+        run_seed(seed, &(redistribute_case){.world = 0});
     }
     cr_assert_eq(lierne_mem_live(), before);
 }
@@ -135,7 +164,17 @@ Test(redistribute, random_layouts_of_any_dims_and_axes) {
 Test(redistribute, outputs_of_the_plan) {
     size_t before = lierne_mem_live();
     for (uint64_t seed = 0; seed < 200; seed++) {
-        run_seed(seed, (lierne_sharing)(1 + seed % 3));
+        run_seed(seed, &(redistribute_case){.sharing = (lierne_sharing)(1 + seed % 3)});
+    }
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+Test(redistribute, over_few_peers) {
+    size_t before = lierne_mem_live();
+    seed_range seeds = test_seeds(SEEDS / 4);
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
+        run_seed(seed,
+                 &(redistribute_case){.routing = (lierne_routing)(1 + seed % 2), .max_peers = 1});
     }
     cr_assert_eq(lierne_mem_live(), before);
 }

@@ -40,12 +40,14 @@ static lierne_status fill_saved(lierne_context *context, const lierne_bridge_spe
                           3);
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
+    lierne_side_rules rules = {.routing = spec->routing,
+                               .shared = (spec->shared_output & LIERNE_SHARING_FORWARD) != 0,
+                               .max_peers = spec->max_peers};
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
-                                             sides->src, sides->dst, spec->routing,
-                                             (spec->shared_output & LIERNE_SHARING_FORWARD) != 0));
+                                             sides->src, sides->dst, &rules));
+    rules.shared = (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0;
     return lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_ADJOINT], context,
-                                         sides->gradient, sides->src, spec->routing,
-                                         (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0);
+                                         sides->gradient, sides->src, &rules);
 }
 
 static void add_placements(lierne_plan_fields *f, const char *prefix, const lierne_grid *grid,
@@ -78,6 +80,7 @@ static const lierne_spec_entry numbers[] = {
     LIERNE_SPEC_NUMBER(lierne_bridge_spec, variable_rows, BOOL, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_bridge_spec, routing, INT, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_bridge_spec, shared_output, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_bridge_spec, max_peers, INT, COMPARED),
 };
 static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 

@@ -216,6 +216,10 @@ static lierne_status check_variable(const lierne_bridge_spec *spec) {
                            "shared_output is %d, must be 0 with variable_rows",
                            (int)spec->shared_output);
     }
+    if (spec->max_peers != 0) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "max_peers is %d, must be 0 with variable_rows",
+                           spec->max_peers);
+    }
     if (spec->src_placements || spec->dst_placements ||
         spec->gradient_owner != LIERNE_GRADIENT_OWNER_PARTIAL) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
@@ -232,6 +236,7 @@ lierne_status lierne_bridge_check_resolved(const lierne_bridge_spec *spec) {
     LIERNE_TRY(check_gradient(spec));
     LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));
     LIERNE_TRY(lierne_plan_check_routing(spec->routing));
+    LIERNE_TRY(lierne_plan_check_peers(spec->max_peers, spec->shared_output));
     if (lierne_grid_find_dim_size(spec->src, NULL, "cp") != 1 && !spec->src_placements) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "source cp is %d, must be 1 unless src_placements "

@@ -23,6 +23,7 @@ static const lierne_spec_entry numbers[] = {
     LIERNE_SPEC_NUMBER(lierne_packed_bridge_spec, max_segments, I64, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_packed_bridge_spec, max_rows, I64, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_packed_bridge_spec, max_runs, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_packed_bridge_spec, max_peers, INT, COMPARED),
 };
 static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 
@@ -63,6 +64,7 @@ static lierne_status take_spec(lierne_packed_bridge_spec *spec,
     LIERNE_TRY(lierne_check_set(spec->dst, "dst"));
     LIERNE_TRY(lierne_image_runs_check(spec->runs, spec->nruns));
     LIERNE_TRY(lierne_plan_check_routing(spec->routing));
+    LIERNE_TRY(lierne_plan_check_peers(spec->max_peers, LIERNE_SHARING_NONE));
     LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));
     return check_capacity(spec);
 }
@@ -142,6 +144,65 @@ static void destroy_saved(lierne_saved_spec *base) {
     lierne_mem_free(saved);
 }
 
+/* The tables of other ranks, for a plan that stays over few peers. */
+typedef struct other_tables {
+    const lierne_context *context;
+    const lierne_varying_spec *spec;
+    int direction;
+} other_tables;
+
+/* A copy of a rank's route, whose own blocks are in its tables. */
+static lierne_status copy_route(lierne_route **out, const lierne_route *route) {
+    static const lierne_buffer same[LIERNE_BUFFER_COUNT] = {LIERNE_BUFFER_IN, LIERNE_BUFFER_OUT,
+                                                            LIERNE_BUFFER_SCRATCH};
+    lierne_route *copy;
+    LIERNE_TRY(lierne_route_create(&copy, route->rank, 0, 0));
+    lierne_status status = lierne_route_append(copy, route, same, (const int64_t[]){0, 0, 0});
+    if (status != LIERNE_OK) {
+        lierne_route_destroy(copy);
+        return status;
+    }
+    *out = copy;
+    return LIERNE_OK;
+}
+
+static lierne_status route_of(const void *user, int rank, lierne_route **out) {
+    const other_tables *other = user;
+    lierne_varying_spec spec = *other->spec;
+    lierne_varying_plan *tables = NULL;
+    lierne_plan_parts parts = {0};
+    spec.rank = rank;
+    lierne_status status = lierne_varying_plan_create(&tables, &parts, other->context, &spec);
+    if (status == LIERNE_OK) {
+        status = copy_route(out, parts.side[other->direction].route);
+    }
+    for (int d = 0; d < 2; d++) {
+        lierne_route_destroy(parts.side[d].route);
+        lierne_mem_free(parts.side[d].owned.at);
+    }
+    lierne_varying_plan_destroy(tables);
+    return status;
+}
+
+static lierne_status limit_peers(lierne_plan_parts *parts, const lierne_context *context,
+                                 const lierne_varying_spec *tables, int max_peers) {
+    const lierne_layout *const *layouts = tables->layouts;
+    int *ranks;
+    lierne_status status = LIERNE_OK;
+    LIERNE_TRY(lierne_alloc(&ranks, (size_t)layouts[0]->world + 1, sizeof *ranks));
+    int n = lierne_redistribute_ranks(ranks, layouts[0], layouts[1]);
+    for (int d = 0; d < 2 && status == LIERNE_OK; d++) {
+        const other_tables user = {context, tables, d};
+        const lierne_relay relay = {.square = lierne_square_of(ranks, n),
+                                    .get = route_of,
+                                    .user = &user};
+        status = lierne_route_limit_peers(&parts->side[d].route, &parts->side[d].relayed, &relay,
+                                          max_peers);
+    }
+    lierne_mem_free(ranks);
+    return status;
+}
+
 /* Of a plan that changes, or of rows with several tokens. */
 static lierne_status plan_tables(lierne_plan_parts *parts, const lierne_context *context,
                                  const lierne_packed_bridge_spec *spec,
@@ -149,10 +210,12 @@ static lierne_status plan_tables(lierne_plan_parts *parts, const lierne_context 
     bool fixed = spec->max_segments == 0;
     int64_t images = spec->src->packed->n, segments = spec->dst->packed->n;
     lierne_layout gradient = *spec->dst;
-    lierne_varying_spec tables = {.layouts = {spec->src, &gradient},
+    lierne_varying_spec tables = {.rank = context->rank,
+                                  .layouts = {spec->src, &gradient},
                                   .max_segments = spec->max_segments,
                                   .max_rows = spec->max_rows,
                                   .max_runs = spec->max_runs,
+                                  .max_peers = fixed ? 0 : spec->max_peers,
                                   .joined = true,
                                   .fixed = fixed,
                                   .runs = spec->runs,
@@ -167,15 +230,18 @@ static lierne_status plan_tables(lierne_plan_parts *parts, const lierne_context 
     LIERNE_TRY(lierne_alloc(&saved, 1, sizeof *saved));
     saved->base.free = destroy_saved;
     parts->saved_spec = &saved->base;
-    return lierne_varying_plan_create(&saved->tables, parts, context, &tables);
+    LIERNE_TRY(lierne_varying_plan_create(&saved->tables, parts, context, &tables));
+    return fixed && spec->max_peers > 0 ? limit_peers(parts, context, &tables, spec->max_peers)
+                                        : LIERNE_OK;
 }
 
 static lierne_status plan_layouts(lierne_plan_parts *parts, const lierne_context *context,
                                   const lierne_packed_bridge_spec *spec, const sides *s) {
+    const lierne_side_rules rules = {.routing = spec->routing, .max_peers = spec->max_peers};
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
-                                             &s->src, &s->dst, spec->routing, false));
+                                             &s->src, &s->dst, &rules));
     return lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_ADJOINT], context,
-                                         &s->gradient, &s->src, spec->routing, false);
+                                         &s->gradient, &s->src, &rules);
 }
 
 static lierne_status check_sums(const lierne_packed_bridge_spec *spec) {

@@ -17,6 +17,11 @@ static lierne_status open_bridge(lierne_megatron_bridge *b, const lierne_megatro
     b->algorithm = spec->algorithm;
     b->spec = &b->own;
     LIERNE_TRY(lierne_spec_take(&b->own, sizeof b->own, spec->bridge, "spec->bridge"));
+    if (b->own.max_peers != 0) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "max_peers is %d, must be 0 for Megatron-LM's algorithms",
+                           b->own.max_peers);
+    }
     LIERNE_TRY(lierne_layout_create_bridge(&b->src, &b->dst, &b->gradient, b->spec));
     LIERNE_TRY(lierne_megatron_grids_create(&b->grids, b->spec));
     b->batch_axis = b->src->placements[lierne_grid_find_dim(b->grids.src, "dp")].axis;
@@ -43,8 +48,8 @@ lierne_status lierne_megatron_check(const lierne_megatron_spec *spec) {
 /* A side with an empty route. */
 static lierne_status start_side(lierne_plan_side *side, const lierne_context *context,
                                 const lierne_layout *from, const lierne_layout *to) {
-    LIERNE_TRY(
-        lierne_plan_side_redistribute(side, context, from, to, LIERNE_ROUTING_DIRECT, false));
+    const lierne_side_rules rules = {.routing = LIERNE_ROUTING_DIRECT};
+    LIERNE_TRY(lierne_plan_side_redistribute(side, context, from, to, &rules));
     lierne_route *direct = side->route;
     side->route = NULL;
     lierne_status status =

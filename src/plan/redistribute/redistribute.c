@@ -13,6 +13,7 @@ static const lierne_spec_entry numbers[] = {
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, shared_output, INT, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_segments, I64, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_rows, I64, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_peers, INT, COMPARED),
 };
 static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 
@@ -63,6 +64,7 @@ static lierne_status take_spec(lierne_redistribute_spec *spec,
             (long long)spec->max_segments, (long long)spec->max_rows);
     }
     LIERNE_TRY(lierne_plan_check_routing(spec->routing));
+    LIERNE_TRY(lierne_plan_check_peers(spec->max_peers, spec->shared_output));
     return lierne_plan_check_inflight(spec->max_inflight);
 }
 
@@ -120,12 +122,14 @@ static lierne_status describe(lierne_plan_parts *parts, layouts *l, const lierne
 static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
                                 const lierne_redistribute_spec *spec) {
     LIERNE_TRY(describe(parts, l, context, spec));
+    lierne_side_rules rules = {.routing = spec->routing,
+                               .shared = (spec->shared_output & LIERNE_SHARING_FORWARD) != 0,
+                               .max_peers = spec->max_peers};
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
-                                             l->src, l->dst, spec->routing,
-                                             (spec->shared_output & LIERNE_SHARING_FORWARD) != 0));
+                                             l->src, l->dst, &rules));
+    rules.shared = (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0;
     return lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_ADJOINT], context,
-                                         l->adjoint_src, l->adjoint_dst, spec->routing,
-                                         (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0);
+                                         l->adjoint_src, l->adjoint_dst, &rules);
 }
 
 static void destroy_saved(lierne_saved_spec *base) {
@@ -165,7 +169,8 @@ static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *s
                                              .adjoint_dst = saved->own[3],
                                              .max_inflight = spec->max_inflight,
                                              .routing = spec->routing,
-                                             .shared_output = spec->shared_output};
+                                             .shared_output = spec->shared_output,
+                                             .max_peers = spec->max_peers};
     *out = saved;
     return LIERNE_OK;
 }
@@ -204,9 +209,11 @@ static lierne_status check_varying(const lierne_redistribute_spec *spec) {
 static lierne_status plan_varying(lierne_plan_parts *parts, layouts *l,
                                   const lierne_context *context,
                                   const lierne_redistribute_spec *spec) {
-    const lierne_varying_spec varying = {.layouts = {spec->src, spec->dst},
+    const lierne_varying_spec varying = {.rank = context->rank,
+                                         .layouts = {spec->src, spec->dst},
                                          .max_segments = spec->max_segments,
-                                         .max_rows = spec->max_rows};
+                                         .max_rows = spec->max_rows,
+                                         .max_peers = spec->max_peers};
     LIERNE_TRY(describe(parts, l, context, spec));
     LIERNE_TRY(check_varying(spec));
     return lierne_varying_plan_create(&((saved_layouts *)parts->saved_spec)->varying, parts,

@@ -5,11 +5,20 @@
 #include "lierne/redistribute.h"
 #include "plan/fields.h"
 
+/* The ranks of both layouts' grids, ascending, into space for the whole world; how many. */
+int lierne_redistribute_ranks(int *ranks, const lierne_layout *from, const lierne_layout *to);
+
+/* How a side moves what it moves. */
+typedef struct lierne_side_rules {
+    lierne_routing routing;
+    bool shared;   /* the plan owns the output, shared where ranks can */
+    int max_peers; /* 0: any number */
+} lierne_side_rules;
+
 /* All of a side: what lierne_plan_side_fill does, and the route and least elements of the
- * redistribution from one layout to the other, on the context's nodes. shared: the plan owns the
- * output, shared where ranks can. */
+ * redistribution from one layout to the other, on the context's nodes. */
 lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
                                             const lierne_layout *from, const lierne_layout *to,
-                                            lierne_routing routing, bool shared);
+                                            const lierne_side_rules *rules);
 
 #endif

@@ -18,7 +18,7 @@
 #include "plan/redistribute/redistribute_check.h"
 #include "plan/redistribute/redistribute_shared.h"
 #include "plan/redistribute/tokens.h"
-#include "route/route.h"
+#include "route/relay.h"
 
 static lierne_stage *stage_of(const lierne_planner *p, size_t i) {
     return &p->route->stages.at[i];
@@ -313,22 +313,59 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
     return LIERNE_OK;
 }
 
+/* The direct route of another rank. */
+static lierne_status route_of(const void *user, int rank, lierne_route **route) {
+    lierne_planner p = *(const lierne_planner *)user;
+    p.rank = rank;
+    p.min_elements = 0;
+    LIERNE_TRY(create_route(&p));
+    *route = p.route;
+    return LIERNE_OK;
+}
+
+int lierne_redistribute_ranks(int *ranks, const lierne_layout *from, const lierne_layout *to) {
+    int n = 0;
+    for (int rank = 0; rank < from->world; rank++) {
+        bool has = (rank >= from->offset && rank < from->offset + from->nranks) ||
+                   (rank >= to->offset && rank < to->offset + to->nranks);
+        ranks[n] = rank;
+        n += has;
+    }
+    return n;
+}
+
+static lierne_status limit_peers(lierne_plan_side *side, const lierne_planner *p, int max_peers) {
+    int *ranks;
+    if (max_peers == 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&ranks, (size_t)p->from->world + 1, sizeof *ranks));
+    int n = lierne_redistribute_ranks(ranks, p->from, p->to);
+    const lierne_relay relay = {.square = lierne_square_of(ranks, n), .get = route_of, .user = p};
+    lierne_status status =
+        lierne_route_limit_peers(&side->route, &side->relayed, &relay, max_peers);
+    lierne_mem_free(ranks);
+    return status;
+}
+
 lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
                                             const lierne_layout *from, const lierne_layout *to,
-                                            lierne_routing routing, bool shared) {
-    lierne_planner p = {.from = from,
-                        .to = to,
-                        .nodes = context->nodes,
-                        .members = context->members,
-                        .rank = context->rank,
-                        .routing = routing,
-                        .links = context->links,
-                        .shared = shared && lierne_context_shares(context),
-                        .side = side};
-    side->shared = shared;
+                                            const lierne_side_rules *rules) {
+    const lierne_planner start = {.from = from,
+                                  .to = to,
+                                  .nodes = context->nodes,
+                                  .members = context->members,
+                                  .rank = context->rank,
+                                  .routing = rules->routing,
+                                  .links = context->links,
+                                  .shared = rules->shared && lierne_context_shares(context),
+                                  .side = side};
+    lierne_planner p = start;
+    side->shared = rules->shared;
     LIERNE_TRY(lierne_plan_side_fill(side, p.rank, from, to));
     LIERNE_TRY(create_route(&p));
     side->route = p.route;
+    LIERNE_TRY(limit_peers(side, &start, rules->max_peers));
     side->min_elements = p.min_elements;
     side->balanced = p.balanced;
     side->direct_ns = p.direct_ns;

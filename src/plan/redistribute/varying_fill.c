@@ -107,15 +107,19 @@ static lierne_token_piece take_new(lierne_varying_half *h, const lierne_cut_piec
     return piece;
 }
 
+static void forget_covered(const lierne_varying_plan *v, lierne_varying_half *h, int side) {
+    if (h->covered) {
+        memset(h->covered, 0, v->states[0].locators[!side].nparts * sizeof *h->covered);
+    }
+}
+
 /* The messages of a half, of this rank's buffer on a side; copies: of receives, else NULL. */
 static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messages *messages,
                       lierne_ops *copies) {
     lierne_varying_half *h = &v->ways[d].halves[receives];
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1, side = receives ? !from : from;
     const lierne_varying_side *own = &v->sides[side];
-    if (h->covered) {
-        memset(h->covered, 0, v->states[0].locators[!side].nparts * sizeof *h->covered);
-    }
+    forget_covered(v, h, side);
     for (size_t i = 0; i < own->pieces.count; i++) {
         const lierne_cut_piece *found = &own->pieces.at[i];
         const lierne_token_piece piece = take_new(h, found);
@@ -192,7 +196,7 @@ static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side,
                      const lierne_stage *forward) {
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
     lierne_route *route = plan_side->route;
-    lierne_stage *stage = &route->stages.at[0];
+    lierne_stage *stage = lierne_varying_stage(v, d, plan_side);
     route->elements[LIERNE_BUFFER_IN] = count_elements(v, from);
     route->elements[LIERNE_BUFFER_OUT] = count_elements(v, !from);
     for (int a = 0; a < plan_side->naxes; a++) {
@@ -221,6 +225,9 @@ static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side,
     for (size_t m = 0; m < stage->recvs.count; m++) {
         plan_side->min_elements += stage->recvs.at[m].elements;
     }
+    if (v->relayed) {
+        lierne_varying_relay_fill(v, d, plan_side);
+    }
 }
 
 /* A hash of what the ranks must have in common, and what tells a reader where they differ. */
@@ -240,9 +247,9 @@ static void stamp(lierne_varying_plan *v) {
     }
 }
 
-void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2]) {
+/* What this rank has on both sides, and how the other side cuts it. */
+static void find_all_pieces(lierne_varying_plan *v) {
     for (int s = 0; s < 2; s++) {
-        lierne_locator_fill(&v->states[v->current].locators[s]);
         list_spans(v, s);
     }
     for (int s = 0; s < 2; s++) {
@@ -251,8 +258,49 @@ void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2
             lierne_varying_sort_pieces(v, s);
         }
     }
+}
+
+/* The elements of what a neighbour sends, in one direction. */
+static void count_sends(lierne_varying_plan *n, int d) {
+    lierne_varying_half *h = &n->ways[d].halves[0];
+    int side = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
+    const lierne_cut_pieces *pieces = &n->sides[side].pieces;
+    lierne_messages *messages = &n->ways[d].counted;
+    forget_covered(n, h, side);
+    for (size_t m = 0; m < messages->count; m++) {
+        messages->at[m].elements = 0;
+    }
+    for (size_t i = 0; i < pieces->count; i++) {
+        const lierne_cut_piece *found = &pieces->at[i];
+        const lierne_token_piece piece = take_new(h, found);
+        for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
+            const lierne_varying_link *link = &h->links.at[k];
+            if (link->peer != n->rank) {
+                messages->at[link->message].elements += piece.size * link->width;
+            }
+        }
+    }
+}
+
+/* Neighbours come first: their lists are in the memory of this rank's. */
+static void count_neighbours(lierne_varying_plan *v) {
+    for (size_t i = 0; i < v->neighbours.count; i++) {
+        lierne_varying_plan *n = v->neighbours.at[i];
+        n->current = v->current;
+        find_all_pieces(n);
+        count_sends(n, 0);
+        count_sends(n, 1);
+    }
+}
+
+void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2]) {
+    for (int s = 0; s < 2; s++) {
+        lierne_locator_fill(&v->states[v->current].locators[s]);
+    }
+    count_neighbours(v);
+    find_all_pieces(v);
     for (int d = 0; d < 2; d++) {
-        fill_way(v, d, sides[d], &sides[0]->route->stages.at[0]);
+        fill_way(v, d, sides[d], lierne_varying_stage(v, 0, sides[0]));
     }
     stamp(v);
 }

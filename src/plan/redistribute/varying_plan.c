@@ -1,6 +1,7 @@
 /* Making a plan whose segments change. */
 #include "plan/redistribute/varying_plan.h"
 
+#include "plan/redistribute/redistribute.h"
 #include "runtime/context/context.h"
 
 static bool has_counts(const lierne_layout *layout, int axis) {
@@ -140,6 +141,17 @@ static int find_next(const lierne_varying *e, int rank, int world, int step) {
     return next == rank ? -1 : next;
 }
 
+/* The ring goes along rows and columns, too. */
+static void join_tour(const lierne_varying_plan *v, lierne_varying *e) {
+    const lierne_square *s = &v->square;
+    int own = lierne_square_place(s, v->rank), before = own;
+    e->successor = s->ranks[lierne_square_next(s, own)];
+    for (int i = 1; i < s->n; i++) {
+        before = lierne_square_next(s, before);
+    }
+    e->predecessor = s->ranks[before];
+}
+
 static void join_ring(lierne_varying_plan *v, lierne_varying *e) {
     e->predecessor = e->successor = -1;
     for (int s = 0; s < 2; s++) {
@@ -147,14 +159,38 @@ static void join_ring(lierne_varying_plan *v, lierne_varying *e) {
         e->first[s] = layout->offset;
         e->count[s] = layout->nranks;
     }
-    if (has_part(e, v->rank)) {
+    if (v->relayed) {
+        join_tour(v, e);
+    } else if (has_part(e, v->rank)) {
         int world = v->states[0].layouts[0]->world;
         e->predecessor = find_next(e, v->rank, world, -1);
         e->successor = find_next(e, v->rank, world, 1);
     }
 }
 
+/* Whether messages stop over, so that no rank has more than max_peers; as its peers may change,
+ * any rank may have all others. */
+static lierne_status limit_peers(lierne_varying_plan *v, lierne_plan_parts *parts, int max_peers) {
+    const lierne_layout *const *layouts = (const lierne_layout *const *)v->states[0].layouts;
+    if (max_peers == 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&v->ranks, (size_t)layouts[0]->world + 1, sizeof *v->ranks));
+    int n = lierne_redistribute_ranks(v->ranks, layouts[0], layouts[1]);
+    v->square = lierne_square_of(v->ranks, n);
+    int most = n - 1 <= max_peers ? n - 1 : lierne_square_peers(&v->square);
+    if (most > max_peers) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "max_peers is %d, must be at least %d for these %d ranks", max_peers,
+                           most, n);
+    }
+    v->relayed = n - 1 > max_peers && lierne_square_place(&v->square, v->rank) >= 0;
+    parts->side[0].relayed.most_peers = parts->side[1].relayed.most_peers = most;
+    return LIERNE_OK;
+}
+
 static lierne_status create_states(lierne_varying_plan *v, const lierne_varying_spec *spec) {
+    LIERNE_TRY(lierne_alloc(&v->states, 2, sizeof *v->states));
     LIERNE_TRY(create_state(v, &v->states[0], spec));
     LIERNE_TRY(
         lierne_alloc(&v->spare.counts, v->states[0].locators[0].nparts, sizeof *v->spare.counts));
@@ -183,13 +219,13 @@ lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_
     lierne_varying_plan *v;
     lierne_planner planner = {.nodes = context->nodes,
                               .members = context->members,
-                              .rank = context->rank,
+                              .rank = spec->rank,
                               .alone = true,
                               .routing = LIERNE_ROUTING_DIRECT};
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     v = *out;
     v->axis = lierne_tokens_axis(spec->layouts[0], spec->layouts[1]);
-    v->rank = context->rank;
+    v->rank = spec->rank;
     v->max_segments = spec->max_segments;
     v->max_rows = spec->max_rows;
     v->max_runs = spec->max_runs;
@@ -199,7 +235,9 @@ lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_
     v->partials = spec->layouts[1]->partials;
     LIERNE_TRY(check_spec(v, spec, context));
     LIERNE_TRY(create_states(v, spec));
+    LIERNE_TRY(limit_peers(v, parts, spec->max_peers));
     LIERNE_TRY(lierne_varying_tables_create(v, parts, &planner));
+    LIERNE_TRY(v->relayed ? lierne_varying_relay_create(v, parts, &planner) : LIERNE_OK);
     for (int d = 0; d < 2; d++) {
         join_ring(v, &v->ways[d].engine);
         v->ways[d].engine.owner = v;
@@ -222,13 +260,16 @@ void lierne_varying_plan_destroy(lierne_varying_plan *v) {
     if (!v) {
         return;
     }
+    lierne_varying_relay_destroy(v);
     lierne_varying_tables_destroy(v);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; v->states && k < 2; k++) {
         for (int s = 0; s < 2; s++) {
             lierne_locator_destroy(&v->states[k].locators[s]);
             lierne_layout_destroy(v->states[k].layouts[s]);
         }
         lierne_joints_destroy(&v->states[k].joints);
     }
+    lierne_mem_free(v->states);
+    lierne_mem_free(v->ranks);
     lierne_mem_free(v);
 }

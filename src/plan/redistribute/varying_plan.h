@@ -11,9 +11,11 @@
 
 /* What such a plan is made from. */
 typedef struct lierne_varying_spec {
+    int rank;
     const lierne_layout *layouts[2]; /* source; destination, with the PARTIAL dims of gradients */
     int64_t max_segments;
     int64_t max_rows;
+    int max_peers; /* of a plan that is not fixed */
     /* Of a packed bridge. */
     bool joined;
     bool fixed; /* nothing changes, and the capacity is what is given: an ordinary route */
@@ -30,6 +32,7 @@ typedef struct lierne_varying_link {
     int message; /* among those of the half */
     size_t first_column;
     size_t ncolumns;
+    int64_t width; /* elements of a row in these columns */
 } lierne_varying_link;
 
 /* The sends or the receives of a direction. */
@@ -48,9 +51,37 @@ typedef struct lierne_varying_half {
     int64_t width;
 } lierne_varying_half;
 
+/* A part of a message over few peers: a message of the direct stage, or what passes. */
+typedef struct lierne_varying_hop {
+    int message;
+    bool direct; /* it is all of the message */
+    bool passes;
+    size_t from;
+} lierne_varying_hop;
+
+/* What one rank sends to another, and stops over at this one. */
+typedef struct lierne_varying_passing {
+    const lierne_message *counted; /* the neighbour's that sends it */
+    int from;
+    int to;
+    int64_t elements;
+    int64_t at; /* in scratch */
+} lierne_varying_passing;
+
+/* A direction over few peers (route/relay.h): the direct stage, which becomes two. */
+typedef struct lierne_varying_relay {
+    lierne_stage direct;
+    LIERNE_VEC(lierne_varying_passing) passing; /* by sender, then receiver */
+    LIERNE_VEC(lierne_varying_hop) hops[4];     /* of first sends and receives, of second ones */
+    lierne_block *blocks[4];
+    int64_t scratch; /* where what passes begins */
+} lierne_varying_relay;
+
 /* Of one direction. */
 typedef struct lierne_varying_way {
     lierne_varying_half halves[2]; /* sends, receives */
+    lierne_varying_relay *relay;   /* or NULL */
+    lierne_messages counted;       /* of a neighbour: how many elements it sends */
     bool lands;                    /* messages arrive in scratch: varying_sums.c */
     lierne_op *copies;             /* then the rows that are set to zero */
     lierne_place *sources;
@@ -102,8 +133,14 @@ typedef struct lierne_varying_plan {
     lierne_joints_rules rules;
     int partials; /* contributions to a gradient */
     lierne_varying_spare spare;
-    lierne_varying_state states[2];
-    int current; /* of states */
+    lierne_varying_state *states; /* two */
+    int current;                  /* of states */
+    /* Where messages stop over: the ranks that have a part, and what those in the row and column of
+     * this one send, which have states, lists and spare memory in common with it. */
+    int *ranks;
+    lierne_square square;
+    bool relayed;
+    LIERNE_VEC(struct lierne_varying_plan *) neighbours;
     int64_t update;
     lierne_varying_side sides[2]; /* source, destination */
     lierne_varying_way ways[2];   /* forward, adjoint */
@@ -123,6 +160,23 @@ lierne_varying_plan *lierne_varying_plan_of(lierne_plan *plan);
 lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
                                            lierne_planner *planner);
 void lierne_varying_tables_destroy(lierne_varying_plan *v);
+/* Of what another rank sends: the rest is borrowed. */
+void lierne_varying_neighbour_destroy(lierne_varying_plan *n);
+
+/* Memory for the messages over few peers, once the direct ones are known; the stages of a way, from
+ * its direct one and what neighbours send. */
+lierne_status lierne_varying_relay_create(lierne_varying_plan *v, lierne_plan_parts *parts,
+                                          const lierne_planner *planner);
+void lierne_varying_relay_fill(lierne_varying_plan *v, int d, lierne_plan_side *side);
+void lierne_varying_relay_destroy(lierne_varying_plan *v);
+/* The stage that a direction is filled into. */
+static inline lierne_stage *lierne_varying_stage(const lierne_varying_plan *v, int d,
+                                                 const lierne_plan_side *side) {
+    return v->relayed ? &v->ways[d].relay->direct : &side->route->stages.at[0];
+}
+/* What another rank may send. *out is to be destroyed also on failure. */
+lierne_status lierne_varying_neighbour_create(lierne_varying_plan **out, lierne_varying_plan *v,
+                                              const lierne_planner *planner, int rank);
 
 /* Writes what the current description says into the sides of a plan, and into the engine's. */
 void lierne_varying_fill(lierne_varying_plan *v, lierne_plan_side *const sides[2]);

@@ -17,6 +17,18 @@ static const lierne_locator *other_locator(const builder *u) {
     return &u->v->states[0].locators[!u->own];
 }
 
+static int64_t column_elements(const lierne_varying_half *h, const lierne_varying_link *link) {
+    int64_t n = 0;
+    for (size_t c = link->first_column; c < link->first_column + link->ncolumns; c++) {
+        int64_t box = 1;
+        for (int a = 0; a < LIERNE_MAX_AXES && h->columns.at[c].size[a] > 0; a++) {
+            box *= h->columns.at[c].size[a];
+        }
+        n += box;
+    }
+    return n;
+}
+
 static lierne_status add_link(builder *u, const lierne_cell *other, int peer) {
     lierne_varying_half *h = u->half;
     const lierne_cell *own = &u->v->sides[u->own].cell;
@@ -24,6 +36,7 @@ static lierne_status add_link(builder *u, const lierne_cell *other, int peer) {
     LIERNE_TRY(lierne_tokens_columns(&h->columns, u->v->axis, u->p->from, u->p->to,
                                      u->receives ? other : own, u->receives ? own : other));
     link.ncolumns = h->columns.count - link.first_column;
+    link.width = column_elements(h, &link);
     return LIERNE_VEC_PUSH(&h->links, link);
 }
 
@@ -129,18 +142,6 @@ static lierne_status number_messages(builder *u, lierne_messages *messages) {
     return lierne_alloc(&h->next, u->peers.count, sizeof *h->next);
 }
 
-static int64_t column_elements(const lierne_varying_half *h, const lierne_varying_link *link) {
-    int64_t n = 0;
-    for (size_t c = link->first_column; c < link->first_column + link->ncolumns; c++) {
-        int64_t box = 1;
-        for (int a = 0; a < LIERNE_MAX_AXES && h->columns.at[c].size[a] > 0; a++) {
-            box *= h->columns.at[c].size[a];
-        }
-        n += box;
-    }
-    return n;
-}
-
 /* The most boxes, and elements of a row, that any part has. */
 static int64_t find_most(lierne_varying_half *h, size_t nparts) {
     int64_t most = 0;
@@ -149,12 +150,20 @@ static int64_t find_most(lierne_varying_half *h, size_t nparts) {
         size_t boxes = 0;
         for (size_t k = h->first[part]; k < h->first[part + 1]; k++) {
             boxes += h->links.at[k].ncolumns;
-            elements += column_elements(h, &h->links.at[k]);
+            elements += h->links.at[k].width;
         }
         h->most = boxes > h->most ? boxes : h->most;
         most = elements > most ? elements : most;
     }
     return most;
+}
+
+static lierne_status link_half(builder *u, lierne_messages *messages) {
+    LIERNE_TRY(link_parts(u));
+    LIERNE_TRY(number_messages(u, messages));
+    return u->v->rules.repeat && !u->receives && u->own == 0
+               ? lierne_alloc(&u->half->covered, other_locator(u)->nparts, sizeof *u->half->covered)
+               : LIERNE_OK;
 }
 
 static lierne_status build_half(builder *u, lierne_messages *messages, int64_t *elements) {
@@ -163,13 +172,8 @@ static lierne_status build_half(builder *u, lierne_messages *messages, int64_t *
     if (!own->holds) {
         return lierne_alloc(&u->half->first, other_locator(u)->nparts + 1, sizeof *u->half->first);
     }
-    LIERNE_TRY(link_parts(u));
-    LIERNE_TRY(number_messages(u, messages));
+    LIERNE_TRY(link_half(u, messages));
     LIERNE_TRY(lierne_varying_count(elements, u->v, find_most(u->half, other_locator(u)->nparts)));
-    if (u->v->rules.repeat && !u->receives && u->own == 0) {
-        LIERNE_TRY(
-            lierne_alloc(&u->half->covered, other_locator(u)->nparts, sizeof *u->half->covered));
-    }
     return lierne_alloc_unset(&u->half->blocks, own->most_pieces * u->half->most,
                               sizeof *u->half->blocks);
 }
@@ -197,6 +201,11 @@ static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
     LIERNE_TRY(lierne_route_create(&side->route, p->rank, 0, 0));
     lierne_route_lend(side->route);
     LIERNE_TRY(lierne_route_add_stage(side->route, &stage));
+    if (v->relayed) {
+        LIERNE_TRY(lierne_route_add_stage(side->route, &stage));
+        LIERNE_TRY(lierne_alloc(&way->relay, 1, sizeof *way->relay));
+    }
+    stage = lierne_varying_stage(v, d, side);
     for (int receives = 0; receives < 2; receives++) {
         builder u = {.p = p,
                      .v = v,
@@ -324,6 +333,46 @@ static void compare_halves(lierne_varying_plan *v, int side) {
     (side == 0 ? receives : sends)->same = same;
 }
 
+/* Of another rank only what it sends is counted. */
+static lierne_status link_neighbour(lierne_varying_plan *n, lierne_planner *p, int d) {
+    lierne_varying_way *way = &n->ways[d];
+    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
+    builder u = {.p = p, .v = n, .half = &way->halves[0], .own = from};
+    p->from = n->states[0].layouts[from];
+    p->to = n->states[0].layouts[!from];
+    if (!n->sides[from].holds) {
+        return LIERNE_OK;
+    }
+    lierne_status status = link_half(&u, &way->counted);
+    lierne_mem_free(u.peers.at);
+    return status;
+}
+
+lierne_status lierne_varying_neighbour_create(lierne_varying_plan **out, lierne_varying_plan *v,
+                                              const lierne_planner *planner, int rank) {
+    lierne_planner p = *planner;
+    lierne_varying_plan *n;
+    LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
+    n = *out;
+    *n = (lierne_varying_plan){.axis = v->axis,
+                               .rank = rank,
+                               .joined = v->joined,
+                               .rules = v->rules,
+                               .partials = v->partials,
+                               .spare = v->spare,
+                               .states = v->states};
+    p.rank = rank;
+    for (int side = 0; side < 2; side++) {
+        LIERNE_TRY(find_columns(n, side));
+        n->sides[side].own = v->sides[side].own;
+        n->sides[side].tokens = v->sides[side].tokens;
+        n->sides[side].zeros = v->sides[side].zeros;
+        n->sides[side].pieces = v->sides[side].pieces;
+    }
+    LIERNE_TRY(link_neighbour(n, &p, 0));
+    return link_neighbour(n, &p, 1);
+}
+
 lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
                                            lierne_planner *p) {
     LIERNE_TRY(build_side(v, 0));
@@ -344,6 +393,15 @@ static void destroy_half(lierne_varying_half *h) {
     lierne_mem_free(h->next);
     lierne_mem_free(h->covered);
     lierne_mem_free(h->before);
+}
+
+void lierne_varying_neighbour_destroy(lierne_varying_plan *n) {
+    for (int k = 0; n && k < 2; k++) {
+        destroy_half(&n->ways[k].halves[0]);
+        lierne_mem_free(n->ways[k].counted.at);
+        lierne_mem_free(n->sides[k].columns.at);
+    }
+    lierne_mem_free(n);
 }
 
 void lierne_varying_tables_destroy(lierne_varying_plan *v) {

@@ -159,10 +159,10 @@ static lierne_status add_phases(lierne_execution *e) {
     for (size_t i = 0; i < stages; i++) {
         lierne_phase phase = {.first = e->messages.count};
         LIERNE_TRY(add_messages(e, i, false));
-        LIERNE_TRY(e->varying ? lierne_varying_add_ring(e, false) : LIERNE_OK);
+        LIERNE_TRY(e->varying && i == 0 ? lierne_varying_add_ring(e, false) : LIERNE_OK);
         phase.nrecvs = e->messages.count - phase.first;
         LIERNE_TRY(add_messages(e, i, true));
-        LIERNE_TRY(e->varying ? lierne_varying_add_ring(e, true) : LIERNE_OK);
+        LIERNE_TRY(e->varying && i == 0 ? lierne_varying_add_ring(e, true) : LIERNE_OK);
         phase.nsends = e->messages.count - phase.first - phase.nrecvs;
         LIERNE_TRY(LIERNE_VEC_PUSH(&e->phases, phase));
     }
