@@ -124,6 +124,8 @@ typedef struct lierne_all_to_all_spec {
     lierne_dtype dtype;
     int max_inflight;
     lierne_group *group;
+    int max_peers; /* as in lierne_redistribute_spec (lierne/redistribute.h), of the ranks of the
+                      list; with send_counts ranks relay unless n - 1 is at most max_peers */
 } lierne_all_to_all_spec;
 
 typedef struct lierne_barrier_spec {
@@ -154,7 +156,8 @@ LIERNE_API lierne_status lierne_plan_create_broadcast(lierne_plan **out, lierne_
                                                       const lierne_broadcast_spec *spec);
 
 /* With send_counts planning sends every rank its numbers and waits for all ranks: a simulated world
- * then needs a thread per rank. Errors: as at the top; INVALID also for recv_counts without
+ * then needs a thread per rank. Errors: as at the top; INVALID also for max_peers below 0;
+ * UNSUPPORTED for one that is too low; INVALID for recv_counts without
  * send_counts; MISMATCH also where a rank expects another number of elements than is sent to it. */
 LIERNE_API lierne_status lierne_plan_create_all_to_all(lierne_plan **out, lierne_context *context,
                                                        const lierne_all_to_all_spec *spec);

@@ -109,7 +109,8 @@ static lierne_status plan_all_to_all(lierne_plan **plan, lierne_context *context
                                          .recv_counts =
                                              c->even || place < 0 || place % 2 ? NULL : expected,
                                          .dtype = c->dtype,
-                                         .max_inflight = 2};
+                                         .max_inflight = 2,
+                                         .max_peers = c->max_peers};
     return lierne_plan_create_all_to_all(plan, context, &spec);
 }
 

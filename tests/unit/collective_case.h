@@ -29,7 +29,8 @@ typedef struct collective_case {
     lierne_dtype dtype;
     lierne_reduction reduction;
     lierne_collective_algorithm algorithm;
-    int root; /* a place */
+    int root;      /* a place */
+    int max_peers; /* of an all-to-all */
 } collective_case;
 
 /* Fills counts and pairs: of each rank, or of each pair of them, base elements where even, else

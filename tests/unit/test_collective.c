@@ -4,6 +4,7 @@
 #include "collectives.h"
 #include "rank_threads.h"
 #include "route_executor.h"
+#include "routing.h"
 #include "unit/collective_world.h"
 #include "unit/expect.h"
 #include "unit/ranks.h"
@@ -68,7 +69,7 @@ static bool is_allowed(const collective_case *c) {
 }
 
 /* All that a case of n ranks may be, of one kind. */
-static void run_kind(collective_kind kind, int n) {
+static void run_kind(collective_kind kind, int n, int max_peers) {
     for (int v = 0; v < 8 * 5 * 2 * 3; v++) {
         collective_case c = {.kind = kind,
                              .n = n,
@@ -76,7 +77,8 @@ static void run_kind(collective_kind kind, int n) {
                              .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + v / 2 % 8),
                              .reduction = (lierne_reduction)(v / 16 % 5),
                              .algorithm = (lierne_collective_algorithm)(v / 80),
-                             .root = v % n};
+                             .root = v % n,
+                             .max_peers = max_peers};
         collective_case_size(&c, v % 3 ? 13 : 6);
         if (is_allowed(&c)) {
             run_case(&c, n);
@@ -86,7 +88,7 @@ static void run_kind(collective_kind kind, int n) {
 
 static void run_kinds(collective_kind kind) {
     for (int n = 1; n <= 8; n++) {
-        run_kind(kind, n);
+        run_kind(kind, n, 0);
     }
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -109,6 +111,24 @@ Test(collective, broadcasts) {
 
 Test(collective, all_to_alls) {
     run_kinds(ALL_TO_ALL);
+}
+
+Test(collective, all_to_alls_over_few_peers) {
+    static const int ranks[5] = {8, 0, 6, 3, 1};
+    for (int n = 1; n <= COLLECTIVE_RANKS; n++) {
+        run_kind(ALL_TO_ALL, n, n > 1 ? fewest_peers(n) : 0);
+    }
+    for (int v = 0; v < 8; v++) {
+        collective_case c = {.kind = ALL_TO_ALL,
+                             .n = 5,
+                             .ranks = ranks,
+                             .even = v % 2,
+                             .dtype = (lierne_dtype)(LIERNE_DTYPE_F64 + v),
+                             .max_peers = fewest_peers(5)};
+        collective_case_size(&c, 9);
+        run_case(&c, COLLECTIVE_RANKS);
+    }
+    cr_assert_eq(lierne_mem_live(), 0);
 }
 
 Test(collective, nothing_is_to_be_moved) {
