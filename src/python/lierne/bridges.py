@@ -56,7 +56,7 @@ def bridge_spec(src: Grid, dst: Grid, shape: Shape, dtype: DType, *, batch_axis:
                 dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                 rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                 routing: Routing = "auto", shared_output: SharedOutput = "none",
-                group: typing.Optional[ContextGroup] = None) -> Spec:
+                group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> Spec:
     """The C spec of a bridge; arguments as lierne.Bridge."""
     for grid in (src, dst):
         handle(grid, "grid")
@@ -82,7 +82,8 @@ def bridge_spec(src: Grid, dst: Grid, shape: Shape, dtype: DType, *, batch_axis:
                 output=choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
                 row_order=choice("row_order", row_order, _ROW_ORDERS),
                 variable_rows=variable_rows, routing=choice("routing", routing, ROUTINGS),
-                shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group))
+                shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group),
+                max_peers=max_peers)
 
 
 def _map_size(shape, batch_axis, sequence_axis):
@@ -103,7 +104,8 @@ class Bridge(Plan):
     "auto", "direct", or "balanced", which divides what one rank would send among all that hold it.
     shared_output: "none", or the directions, "forward", "adjoint" or "both", of which ranks of a node
     that need the same elements share one read-only result (lierne_sharing in lierne/plan.h); it needs
-    max_inflight 1, no variable_rows, and routing "auto" or "direct".
+    max_inflight 1, no variable_rows, and routing "auto" or "direct". max_peers: as Redistribute; not with
+    shared_output or variable_rows.
 
     Raises errors.InvalidError, IndivisibleError, UnsupportedError, MismatchError and others."""
 
@@ -116,7 +118,7 @@ class Bridge(Plan):
                  dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                  rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                  routing: Routing = "auto", shared_output: SharedOutput = "none",
-                 group: typing.Optional[ContextGroup] = None) -> None:
+                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
         spec = bridge_spec(**arguments(locals(), "context"))
         self._read_spec(spec.at)
         super().__init__(context, lib.lierne_plan_create_bridge, handle(context, "context"), spec.at)
@@ -179,13 +181,15 @@ class BridgeRoutes:
                  dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                  rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                  routing: Routing = "auto", shared_output: SharedOutput = "none",
-                 group: typing.Optional[ContextGroup] = None) -> None:
+                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
         options = arguments(locals(), "rank")
         if shared_output != "none":
             raise ValueError(f"shared_output is {shared_output!r}, must be 'none': ranks share "
                              "memory through a context (lierne.Bridge)")
         if group is not None:
             raise ValueError("group must be None: a group belongs to a context (lierne.Bridge)")
+        if max_peers:
+            raise ValueError(f"max_peers is {max_peers}, must be 0: routes are direct (lierne.Bridge)")
         spec = bridge_spec(**options)
         outs = [ffi.new("lierne_layout **") for _ in range(3)]
         call(lib.lierne_layout_create_bridge, *outs, spec.at)
@@ -229,7 +233,7 @@ class Megatron(Plan):
                  dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                  rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                  routing: Routing = "auto", shared_output: SharedOutput = "none",
-                 group: typing.Optional[ContextGroup] = None) -> None:
+                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
         bridge = bridge_spec(**arguments(locals(), "context", "algorithm"))
         spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON), bridge=bridge)
         super().__init__(context, lib.lierne_plan_create_megatron, handle(context, "context"), spec.at)
@@ -245,7 +249,7 @@ class Megatron(Plan):
               dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
               rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
               routing: Routing = "auto", shared_output: SharedOutput = "none",
-              group: typing.Optional[ContextGroup] = None) -> None:
+              group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
         """Raises what the constructor would, as far as that needs no context."""
         bridge = bridge_spec(**arguments(locals(), "algorithm"))
         spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON), bridge=bridge)

@@ -76,14 +76,16 @@ def broadcast(context: Context, count: int, dtype: DType, root: int,
 
 def all_to_all(context: Context, count: typing.Union[int, Integers], dtype: DType,
                ranks: typing.Optional[typing.Sequence[int]] = None, receive: typing.Optional[Integers] = None,
-               max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Plan:
+               max_inflight: int = 1, group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> Plan:
     """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
-    to each rank; receive: what it expects from each, to be compared, or None."""
+    to each rank; receive: what it expects from each, to be compared, or None. max_peers: as
+    lierne.Redistribute."""
     lists = {"count": count}
     if np.ndim(count):
         n = _ranks_of(context, ranks)
         lists = {"send_counts": sized("count", count, n), "recv_counts": sized("receive", receive, n)}
-    return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, **lists)
+    return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, max_peers=max_peers,
+                       **lists)
 
 
 def barrier(context: Context, ranks: typing.Optional[typing.Sequence[int]] = None,

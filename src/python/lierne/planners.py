@@ -34,20 +34,21 @@ class Redistribute(Plan):
     """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
 
     adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing, shared_output: as
-    Bridge. max_segments, max_rows: capacities of a plan whose segments change (update).
+    Bridge. max_segments, max_rows: capacities of a plan whose segments change (update). max_peers: the most
+    ranks that any rank exchanges messages with, by way of others where it needs more; 0: any number.
     Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
     others."""
 
     def __init__(self, context: Context, src: Layout, dst: Layout, adjoint_src: typing.Optional[Layout] = None,
                  adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
                  shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
-                 max_segments: int = 0, max_rows: int = 0) -> None:
+                 max_segments: int = 0, max_rows: int = 0, max_peers: int = 0) -> None:
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
                     routing=choice("routing", routing, ROUTINGS),
                     shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group),
-                    max_segments=max_segments, max_rows=max_rows)
+                    max_segments=max_segments, max_rows=max_rows, max_peers=max_peers)
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
     def update(self, src: typing.Optional[Packing] = None, dst: typing.Optional[Packing] = None) -> None:
@@ -63,12 +64,12 @@ class PackedBridge(Plan):
 
     runs: [n, 5], columns image, row, segment, position, length (lierne.find_image_runs makes them).
     partial_dims: names of dims of dst whose ranks each have a contribution to the gradient. max_segments,
-    max_rows, max_runs: capacities, for update. Raises errors.OverlapError, CountError and others."""
+    max_rows, max_runs: capacities, for update. max_peers: as Redistribute. Raises errors.OverlapError, CountError and others."""
 
     def __init__(self, context: Context, src: Layout, dst: Layout, runs: Integers = (), allow_unused: bool = False,
                  allow_repeat: bool = False, partial_dims: typing.Sequence[str] = (), max_inflight: int = 1,
                  routing: Routing = "auto", group: typing.Optional[ContextGroup] = None, max_segments: int = 0,
-                 max_rows: int = 0, max_runs: int = 0) -> None:
+                 max_rows: int = 0, max_runs: int = 0, max_peers: int = 0) -> None:
         runs, names = read_runs(runs), list(dst.grid.dims())
         for name in partial_dims:
             if name not in names:
@@ -77,7 +78,7 @@ class PackedBridge(Plan):
                     nruns=len(runs), allow_unused=bool(allow_unused), allow_repeat=bool(allow_repeat),
                     partial_dims=sum(1 << names.index(name) for name in partial_dims), max_inflight=max_inflight,
                     routing=choice("routing", routing, ROUTINGS), group=group_handle(group),
-                    max_segments=max_segments, max_rows=max_rows, max_runs=max_runs)
+                    max_segments=max_segments, max_rows=max_rows, max_runs=max_runs, max_peers=max_peers)
         super().__init__(context, lib.lierne_plan_create_packed_bridge, handle(context, "context"), spec.at)
 
     def update(self, src: Packing, dst: Packing, runs: Integers) -> None:

@@ -65,21 +65,21 @@ def packing_of(params: typing.Any, total_tokens: typing.Optional[int] = None, *,
 class Packed:
     """Moves [rows, ...] between two cuts of packed sequences over one dim of a mesh, both ways,
     differentiable. zigzag: the dim. to: "contiguous" (the padded sequence in equal shares) or "segments"
-    (a share of each segment). shape: (None, sizes of the other axes). Construction is collective over the
-    context; update is local, with equal arguments on all ranks between the same two calls. A gradient must
+    (a share of each segment). shape: (None, sizes of the other axes). max_peers: as lierne.Redistribute.
+    Construction is collective over the context; update is local, with equal arguments on all ranks between the same two calls. A gradient must
     not come after the next update: RuntimeError."""
 
     _TO = {"contiguous": lambda: lierne.Shard(0), "segments": lambda: lierne.SegmentShard(0)}
 
     def __init__(self, context: Context, mesh: typing.Union[Grid, DeviceMesh], zigzag: str,
                  to: typing.Literal["contiguous", "segments"], shape: typing.Sequence[typing.Optional[int]],
-                 dtype: DType, max_segments: int, max_rows: int) -> None:
+                 dtype: DType, max_segments: int, max_rows: int, max_peers: int = 0) -> None:
         if to not in self._TO:
             raise ValueError(f"to is {to!r}, must be one of {', '.join(self._TO)}")
         own, empty, self._rest = grid(mesh), lierne.Packing([0]), tuple(shape[1:])
         src, dst = (lierne.Layout(own, (0, *self._rest), dtype, {zigzag: placement}, packing=empty)
                     for placement in (lierne.SegmentZigzag(0), self._TO[to]()))
-        capacity = {"max_segments": max_segments, "max_rows": max_rows}
+        capacity = {"max_segments": max_segments, "max_rows": max_rows, "max_peers": max_peers}
         self._plans = [lierne.Redistribute(context, *pair, **capacity) for pair in ((src, dst), (dst, src))]
         self._moves = [Operation(plan) for plan in self._plans]
         self.step = 0
@@ -118,7 +118,7 @@ class PackedBridge:
     back. src, dst: meshes or grids; images lie on the encoder's dim src_dim by image_owner, segments on the
     LLM's dst_dim by segment_owner, and each segment is cut in zigzag chunks over cut. A dim that is not there,
     or of size 1, needs no owner. partial: names of dims of dst whose ranks each have a contribution to the
-    gradient (as tensor parallelism without a sum). Construction is collective over the context; update is
+    gradient (as tensor parallelism without a sum). max_peers: as lierne.Redistribute. Construction is collective over the context; update is
     local, with equal arguments on all ranks between the same two calls. After it, `tokens` is the number of the
     token in each row of this rank's output, -1 for padding (to cut labels and positions alike), and `mask` says
     which rows are image rows."""
@@ -128,8 +128,8 @@ class PackedBridge:
 
     def __init__(self, context: Context, src: typing.Union[Grid, DeviceMesh], dst: typing.Union[Grid, DeviceMesh],
                  hidden: int, dtype: DType, max_segments: int, max_rows: int, max_runs: int, src_dim: str = "dp",
-                 dst_dim: str = "dp", cut: str = "cp", partial: bool = (), allow_unused: bool = False,
-                 allow_repeat: bool = False) -> None:
+                 dst_dim: str = "dp", cut: str = "cp", partial: typing.Sequence[str] = (),
+                 allow_unused: bool = False, allow_repeat: bool = False, max_peers: int = 0) -> None:
         self._grid, self._rank, self._hidden, self._dtype = grid(dst), context.rank, hidden, dtype
         own = grid(src)
         self._cuts = [{src_dim: lierne.ShardSegments(0)} if own.dims().get(src_dim, 1) > 1 else {}, {}]
@@ -141,7 +141,7 @@ class PackedBridge:
                    for side, (mesh, cuts) in enumerate(zip((own, self._grid), self._cuts))]
         self.plan = lierne.PackedBridge(context, *layouts, allow_unused=allow_unused, allow_repeat=allow_repeat,
                                         partial_dims=partial, max_segments=max_segments, max_rows=max_rows,
-                                        max_runs=max_runs)
+                                        max_runs=max_runs, max_peers=max_peers)
         self._operation, self.step = Operation(self.plan), 0
 
     def _owned(self, side):

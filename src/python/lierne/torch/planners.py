@@ -25,7 +25,7 @@ def Bridge(context: Context, src: typing.Union[Grid, DeviceMesh], dst: typing.Un
            dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
            rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
            routing: Routing = "auto", shared_output: SharedOutput = "none",
-           group: typing.Optional[ContextGroup] = None) -> Operation:
+           group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> Operation:
     """The Operation of a lierne.Bridge. src and dst: grids or DeviceMeshes whose dims are named tp, dp,
     cp and so on; the rest as lierne.Bridge."""
     src, dst = grid(src), grid(dst)
@@ -35,7 +35,7 @@ def Bridge(context: Context, src: typing.Union[Grid, DeviceMesh], dst: typing.Un
 def Redistribute(context: Context, src: Layout, dst: Layout, adjoint_src: typing.Optional[Layout] = None,
                  adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
                  shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
-                 max_segments: int = 0, max_rows: int = 0) -> Operation:
+                 max_segments: int = 0, max_rows: int = 0, max_peers: int = 0) -> Operation:
     """The Operation of a lierne.Redistribute between two lierne.Layouts."""
     return Operation(lierne.Redistribute(**arguments(locals())))
 
