@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMON = 9, MAX_OPTIONS = 8, WORDS = 100 };
+enum { COMMON = 10, MAX_OPTIONS = 8, WORDS = 100 };
 
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
@@ -82,6 +82,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
         {"bridge", 'b', &bridge->name, NULL, NULL},
         {"algorithm", 'a', &bridge->algorithm, NULL, "direct collective leader"},
         {"routing", 0, &bridge->routing, NULL, "auto direct balanced"},
+        {"max-peers", 0, &bridge->max_peers, NULL, NULL},
         {"format", 0, &format, NULL, words},
         {"src", 0, &bridge->given.src, NULL, NULL},
         {"dst", 0, &bridge->given.dst, NULL, NULL},
@@ -104,6 +105,9 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
                           bridge->algorithm);
     }
     status = status < 0 ? tool_bridge_routing(bridge, argv) : status;
+    status = status < 0 ? tool_bridge_number(argv, "--max-peers", bridge->max_peers, 0, INT32_MAX,
+                                             &bridge->most_peers)
+                        : status;
     return status < 0 && bridge->links ? read_links(argv, bridge) : status;
 }
 
@@ -125,6 +129,7 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     if (bridge->routing) {
         bridge->spec.routing = (lierne_routing)find_name(routings, bridge->routing);
     }
+    bridge->spec.max_peers = bridge->most_peers;
     return -1;
 }
 
@@ -168,9 +173,11 @@ const char *tool_bridge_owner(lierne_gradient_owner owner) {
 
 lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
                                const lierne_bridge_spec *spec, tool_algorithm algorithm) {
+    lierne_bridge_spec any = *spec;
     const lierne_megatron_spec megatron = {.size = sizeof megatron,
                                            .algorithm = (lierne_megatron_algorithm)algorithm,
-                                           .bridge = spec};
+                                           .bridge = &any};
+    any.max_peers = 0; /* those of the algorithm */
     return algorithm == TOOL_DIRECT ? lierne_plan_create_bridge(out, context, spec)
                                     : lierne_plan_create_megatron(out, context, &megatron);
 }

@@ -18,10 +18,12 @@ typedef struct tool_bridge {
     const char *name;
     const char *algorithm;      /* as given; NULL: the file's */
     const char *routing;        /* as given, or NULL */
+    const char *max_peers;      /* likewise */
     const char *const *formats; /* set before parsing, as for tool_format; NULL: text and json */
     int format;                 /* index of the one given */
     const char *links;
     lierne_links own_links; /* those of links */
+    int most_peers;         /* that of max_peers; 0: any number */
     bool json;
     bool optional; /* set before parsing: --bridge may be missing, and name is NULL then */
     lierne_config *config;
@@ -32,8 +34,8 @@ typedef struct tool_bridge {
 
 /* Checks --routing. Returns -1, or TOOL_USAGE. */
 int tool_bridge_routing(const tool_bridge *bridge, char **argv);
-/* Parses the options that all have (--bridge, --algorithm, --routing, --links,
- * --format) and those of the subcommand.
+/* Parses the options that all have (--bridge, --algorithm, --routing, --max-peers,
+ * --links, --format) and those of the subcommand.
  * Returns -1 to go on, or the exit status to end with. */
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions);

@@ -13,6 +13,7 @@ static const char help[] =
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --max-peers=N    a rank exchanges messages with N ranks at most, by way of others\n"
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's); a fifth number:\n"
     "                       MB/s of all ranks of a node to other nodes\n"
@@ -42,6 +43,8 @@ static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
     cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
     cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
     cost->stages = max(cost->stages, report.stages);
+    cost->most_peers = max(cost->most_peers, report.most_peers);
+    cost->forwarded_bytes += report.forwarded_bytes;
     cost->direct_ns = max(cost->direct_ns, report.direct_ns);
     cost->balanced_ns = max(cost->balanced_ns, report.balanced_ns);
     summary->groups = max(summary->groups, report.groups);

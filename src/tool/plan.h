@@ -16,8 +16,10 @@ typedef struct plan_cost {
     int64_t max_rank_sent;
     int64_t bound_rank_bytes; /* no schedule with the fewest bytes has less; of all ranks only */
     int64_t bound_rank_sent;
-    plan_nodes *nodes; /* NULL where the file has none */
-    int64_t stages;    /* the most that one rank has */
+    plan_nodes *nodes;  /* NULL where the file has none */
+    int64_t stages;     /* the most that one rank has */
+    int64_t most_peers; /* these as in lierne_report */
+    int64_t forwarded_bytes;
     int64_t direct_ns; /* what AUTO compared, the most of a rank; 0: nothing */
     int64_t balanced_ns;
 } plan_cost;

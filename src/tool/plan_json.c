@@ -62,6 +62,10 @@ static void print_cost(const plan_summary *summary, const char *key, const plan_
     if (cost->nodes) {
         plan_nodes_json(cost, summary->only < 0);
     }
+    if (cost->most_peers > 0) {
+        printf(",\"most_peers\":%" PRId64 ",\"forwarded_bytes\":%" PRId64, cost->most_peers,
+               cost->forwarded_bytes);
+    }
     if (cost->direct_ns > 0) {
         printf(",\"direct_ns\":%" PRId64 ",\"balanced_ns\":%" PRId64, cost->direct_ns,
                cost->balanced_ns);

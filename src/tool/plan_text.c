@@ -261,6 +261,11 @@ static void print_costs(const plan_summary *summary) {
         if (cost->nodes) {
             plan_nodes_text(d ? "adjoint" : "forward", cost, !one);
         }
+        if (cost->most_peers > 0) {
+            printf("%s: at most %" PRId64 " peers of a rank; %" PRId64
+                   " bytes received are sent on\n",
+                   d ? "adjoint" : "forward", cost->most_peers, cost->forwarded_bytes);
+        }
         if (cost->direct_ns > 0) {
             printf("%s by the links: direct %.1f us, balanced %.1f us\n", d ? "adjoint" : "forward",
                    (double)cost->direct_ns / 1e3, (double)cost->balanced_ns / 1e3);

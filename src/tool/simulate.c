@@ -15,6 +15,7 @@ static const char help[] =
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --max-peers=N    a rank exchanges messages with N ranks at most, by way of others\n"
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's); a fifth number:\n"
     "                       MB/s of all ranks of a node to other nodes\n"

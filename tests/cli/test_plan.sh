@@ -215,6 +215,14 @@ for bad in 1,2,3 1,2,3,4, 1,2,3,4,5,6 1,2,3,4,-5 1,2,3,x 1,2,3,-4 1,2,3,10000000
     grep -qF -- "--links is '$bad', must be four whole numbers from 0 to 1000000000" "$work/err"
     verdict $? "links $bad: $(cat "$work/err")"
 done
+ends "few peers" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --routing direct --max-peers 7 --format json
+has "few peers" '"most_peers":7,"forwarded_bytes":' '"most_peers":2,"forwarded_bytes":0'
+ends "few peers" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --routing direct --max-peers 7
+has "few peers" 'forward: at most 7 peers of a rank; '
+ends "too few peers" 1 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --max-peers 2
+grep -qF 'max_peers is 2, must be at least 7 for these 17 ranks' "$work/err"
+verdict $? "too few peers: $(cat "$work/err")"
+ends "bad peers" 2 "$lierne" plan $disjoint -b equal --max-peers -1
 ends "bad routing" 2 "$lierne" plan $disjoint -b equal --routing fast
 grep -qF "is 'fast', must be auto, direct or balanced" "$work/err"
 verdict $? "bad routing: $(cat "$work/err")"

@@ -24,6 +24,7 @@ static const char help[] =
     "      --adjoint        the adjoint; forward without\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --max-peers=N    a rank exchanges messages with N ranks at most, by way of others\n"
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's)\n"
     "      --format=FORMAT  svg (default), dot (mesh, rows, stages) or text\n"

@@ -21,6 +21,7 @@ static const char help[] =
     "  -l, --launch=N       start N ranks on this node\n"
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --max-peers=N    a rank exchanges messages with N ranks at most, by way of others\n"
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's)\n"
     "  -n, --rounds=N       rounds to time (default 20)\n"
