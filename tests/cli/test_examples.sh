@@ -105,6 +105,10 @@ END
 0 of 48 elements of ghosts are wrong
 rank 0 sends 1 message with three fields, positions are 48 bytes of it
 END
+    prints 17_few_peers "${MPIRUN:-mpirun}" -n 9 "$build/examples/17_few_peers" <<'END'
+9 ranks, at most 4 peers each, 2 stages
+48 tokens took two steps, 0 are wrong
+END
 else
     echo "no MPI: the examples that need it were not run"
 fi
