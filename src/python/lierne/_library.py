@@ -132,6 +132,9 @@ class Spec:
             keep = value
         elif isinstance(value, str):
             keep = value = ffi.new("char[]", value.encode())
+        elif item.kind == "struct" and isinstance(value, np.ndarray):  # rows of structs of int64_t
+            value, keep = numbers("int64_t", name, value)
+            value = ffi.cast(f"{_plain(item.cname)} *", value)
         elif item.kind == "struct":
             entries = [e if isinstance(e, dict) else vars(e) for e in value]
             keep = value = ffi.new(f"{item.cname}[]", len(entries))

@@ -92,12 +92,13 @@ class Packing:
         return f"<Packing of {self.nsegments} segments, {self.tokens} tokens>"
 
 
-def read_runs(runs: Integers) -> typing.List[typing.Dict[str, int]]:
-    """Runs as a list of dicts of the fields of lierne_image_run: from an array [n, 5] or a list of rows."""
+def read_runs(runs: Integers) -> Array:
+    """Runs as [n, 5], the fields of lierne_image_run: from such an array or a list of rows. There may be
+    thousands in every microbatch, so that no run becomes an object of Python."""
     rows = on_host("runs", runs)
     if rows.size and (rows.ndim != 2 or rows.shape[1] != len(_RUN)):
         raise ValueError(f"runs have shape {rows.shape}, must have 5 columns: {', '.join(_RUN)}")
-    return [dict(zip(_RUN, map(int, row))) for row in rows.reshape(-1, len(_RUN))]
+    return rows.reshape(-1, len(_RUN))
 
 
 def find_image_runs(cu_seqlens: Integers, cu_image_rows: Integers, ids: Integers, image_id: int) -> Array:
@@ -110,11 +111,10 @@ def find_image_runs(cu_seqlens: Integers, cu_image_rows: Integers, ids: Integers
         raise TypeError(f"image_id is {image_id!r}, must be an integer")
     sized("ids", ids, segments.at.cu_seqlens[segments.at.nsegments])
     most = int((ids == image_id).sum())
-    runs, count = ffi.new("lierne_image_run[]", max(most, 1)), ffi.new("size_t *")
-    call(lib.lierne_image_runs_find, runs, most, count, segments.at, images.at,
-         ffi.cast("int64_t *", ids.ctypes.data), image_id)
-    return np.array([[getattr(runs[i], name) for name in _RUN] for i in range(count[0])],
-                    np.int64).reshape(-1, len(_RUN))
+    runs, count = np.empty((max(most, 1), len(_RUN)), np.int64), ffi.new("size_t *")
+    call(lib.lierne_image_runs_find, ffi.cast("lierne_image_run *", runs.ctypes.data), most, count, segments.at,
+         images.at, ffi.cast("int64_t *", ids.ctypes.data), image_id)
+    return runs[:count[0]].copy()
 
 
 def update_segments(plan: Plan, src: typing.Optional[Packing], dst: typing.Optional[Packing],

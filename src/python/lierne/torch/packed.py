@@ -167,9 +167,10 @@ class PackedBridge:
 
     def _mark(self, packing, boundaries, runs):
         """tokens: of each row of this rank's output, -1 for padding. mask: which rows are image rows."""
-        named = np.zeros(packing.tokens, bool)
-        for _, _, segment, position, length in runs:
-            named[boundaries[segment] + position:][:length] = True
+        first = on_host("cu_seqlens", boundaries)[runs[:, 2]] + runs[:, 3]
+        named = np.bincount(first, minlength=packing.tokens + 1)
+        named -= np.bincount(first + runs[:, 4], minlength=packing.tokens + 1)
+        named = np.cumsum(named[:-1]) > 0  # no token is in two runs
         tokens = np.full(self._operation.shapes()[1][0], -1)
         for (start, _), (size, _), (local, _) in self._layout(self._grid, self._cuts[1], packing).boxes(self._rank):
             tokens[local:local + size] = np.arange(start, start + size)
