@@ -11,6 +11,7 @@ bash tests/cli/test_emulator.sh "$build" long
 "$build/tests/hang/sim" 0 1000
 LIERNE_SEEDS=5000 "$build/unit" --filter 'samples/random_steps'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'bridge_general/random_*'
+LIERNE_TEST_PEERS=1 LIERNE_SEEDS=6000 "$build/unit" --filter 'bridge_general/random_*'
 LIERNE_SEEDS=2000 "$build/unit" --filter 'set/random_*'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'packed/random_*'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'packed_bridge/random_*'
