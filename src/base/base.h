@@ -128,6 +128,8 @@ typedef struct lierne_keyed {
     int64_t value;
 } lierne_keyed;
 void lierne_sort_keyed(lierne_keyed *items, lierne_keyed *spare, size_t n, uint64_t most);
+/* The index of a number in an ascending list; -1: it is not there. */
+int lierne_search_int(const int *list, int n, int number);
 
 /* Growing text. Zero-initialise. text.data is a string once something was added. A failed
  * allocation sets text.failed, and further additions do nothing. */

@@ -1,4 +1,6 @@
-/* Radix sort: digit by digit from the lowest. Each pass is stable, so that items with equal keys
+/* Order: a radix sort, and a search.
+ *
+ * Radix sort: digit by digit from the lowest. Each pass is stable, so that items with equal keys
  * keep their order. Linear, without a comparison function. */
 #include "base/base.h"
 
@@ -31,4 +33,17 @@ void lierne_sort_keyed(lierne_keyed *items, lierne_keyed *spare, size_t n, uint6
     if (from != items && n > 0) {
         memcpy(items, from, n * sizeof *items);
     }
+}
+
+int lierne_search_int(const int *list, int n, int number) {
+    int low = 0, high = n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (list[middle] < number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < n && list[low] == number ? low : -1;
 }

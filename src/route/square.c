@@ -15,16 +15,7 @@ int lierne_square_peers(const lierne_square *s) {
 }
 
 int lierne_square_place(const lierne_square *s, int rank) {
-    int low = 0, end = s->n;
-    while (low < end) {
-        int middle = low + (end - low) / 2;
-        if (s->ranks[middle] < rank) {
-            low = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
-    return low < s->n && s->ranks[low] == rank ? low : -1;
+    return lierne_search_int(s->ranks, s->n, rank);
 }
 
 bool lierne_square_adjacent(const lierne_square *s, int a, int b) {

@@ -5,16 +5,7 @@
 #include <stdio.h>
 
 int lierne_members_search(const lierne_members *members, int rank) {
-    int low = 0, high = members->count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (members->ranks[middle] < rank) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < members->count && members->ranks[low] == rank ? low : -1;
+    return lierne_search_int(members->ranks, members->count, rank);
 }
 
 /* The last index of the consecutive ranks that begin at an index. */
