@@ -45,8 +45,10 @@ static size_t count_lines(const char *log, const char *words) {
     return count;
 }
 
-/* A bridge on all ranks of a world, executed once; the reports of rank 3. */
+/* A bridge on all ranks of a world, executed once; the reports of rank 3, with texts that outlive
+ * its plan. */
 static void move(lierne_report reports[2], bool kill) {
+    static char transports[2][64];
     static const int64_t shape[3] = {8, 6, 4};
     static float in[RANKS][ELEMENTS], out[RANKS][ELEMENTS];
     lierne_grid *src = grid_of(8, 1, 1, RANKS), *dst = grid_of(1, 4, 2, RANKS);
@@ -68,6 +70,8 @@ static void move(lierne_report reports[2], bool kill) {
     for (int d = 0; d < 2 && reports; d++) {
         reports[d].size = sizeof *reports;
         assert_ok(lierne_plan_get_report(&reports[d], plans[3], (lierne_direction)d));
+        snprintf(transports[d], sizeof transports[d], "%s", reports[d].transports);
+        reports[d].transports = transports[d];
     }
     if (kill) {
         assert_ok(
