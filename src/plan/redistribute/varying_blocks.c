@@ -126,7 +126,7 @@ void lierne_varying_add_block(lierne_message *message, lierne_block block) {
 
 lierne_status lierne_varying_count(int64_t *elements, const lierne_varying_plan *v,
                                    int64_t row_elements) {
-    const int64_t most = (int64_t)1 << 57;
+    const int64_t most = (int64_t)1 << 56; /* as many may pass */
     if (lierne_mul_i64(row_elements, v->max_rows, elements) && *elements <= most) {
         return LIERNE_OK;
     }
