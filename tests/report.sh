@@ -4,6 +4,7 @@
 passed=0
 failed=0
 skipped=
+failures=
 optional=" clang cuda format lammps mpich petsc torch "
 
 # skip NAME REASON: a suite that is not run.
@@ -54,6 +55,7 @@ report() {
     printf '%-28s %5d passed %4d failed  %3d s\n' "$1" "$p" "$f" "$seconds"
     [ "$p" = 0 ] || grep -aE '^skipped: |left out$' "$log" | sed 's/^/  /'
     if [ "$f" -ne 0 ]; then
+        failures+=$(failures_of "$1" "$log")$'\n'
         grep -aE '^ *(FAIL|tests/[^ ]*:[0-9]+: )|, [1-9][0-9]* failed' "$log" | head -n 10
         echo "--- last lines of $log (exit $rc)"
         tail -n 25 "$log"
@@ -61,8 +63,16 @@ report() {
     fi
 }
 
-# The last two lines, and the status of all.
+failures_of() { # failures_of NAME LOG: its first lines that say what failed
+    local lines
+    lines=$(sed 's/\x1b\[[0-9;]*m//g' "$2" |
+        grep -aE '^ *(FAIL|\[(FAIL|CRASH)|tests/[^ ]*:[0-9]+: )|^\[----\] .*:[0-9]+: |exit status|runtime error|ERROR: ' | head -n 5)
+    printf '%s\n' "${lines:-its last line is: $(tail -n 1 "$2")}" | cut -c 1-300 | sed "s|^|FAILED $1: |"
+}
+
+# What failed once more, since readers of a long output see its end; the last two lines; the status of all.
 close_report() {
+    printf '%s' "$failures"
     echo "skipped: ${skipped:-nothing}"
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

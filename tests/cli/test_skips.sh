@@ -12,10 +12,13 @@ for name in death format lammps oracle petsc python schema torch; do
     verdict $? "test_$name.sh without anything to run: $text"
 done
 
-# closing LOG...: the last two lines of make check for suites of these names, whose logs are in $work/logs.
-closing() {
+# all LOG...: how make check closes for suites of these names, whose logs are in $work/logs; closing: its last lines.
+all() {
     bash -c 'logs=$1; shift; . tests/report.sh; for name; do report "$name"; done >/dev/null; close_report
-        echo "status $?"' - "$work/logs" "$@" | tail -n 3
+        echo "status $?"' - "$work/logs" "$@"
+}
+closing() {
+    all "$@" | tail -n 3
 }
 log() { # log NAME STATUS LINE...
     printf '%s\n' "${@:3}" >"$work/logs/$1.log"
@@ -42,4 +45,11 @@ closes $'skipped: nothing\n0 passed, 1 failed\nstatus 1' dead
 closes $'skipped: torch (no PyTorch)\n0 passed, 0 failed\nstatus 1' torch
 grep -qx 'FAIL python ran no test, and make check installs what it needs: no numpy' "$work/logs/python.log"
 verdict $? "the log of a suite that should have run: $(cat "$work/logs/python.log")"
+log unit 0 $'[\x1b[0;31m----\x1b[0m] tests/unit/test_a.c:7: Assertion Failed' "[====] Synthesis: Tested: 5 | Passing: 4 | Failing: 1 | Crashing: 0 "
+log draw 1 "FAIL picture" "2 passed, 1 failed"
+got=$(all unit dead draw torch | head -n 3)
+[ "$got" = "FAILED unit: [----] tests/unit/test_a.c:7: Assertion Failed
+FAILED dead: its last line is: half a li
+FAILED draw: FAIL picture" ]
+verdict $? "what failed is named again in the end: $got"
 verdicts
