@@ -11,6 +11,7 @@
 
 #include "lierne/bridge.h"
 #include "lierne/megatron.h"
+#include "lierne/packed_bridge.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,8 +73,24 @@ LIERNE_API const lierne_bridge_spec *lierne_config_get_bridge(const lierne_confi
  * lierne_plan_create_megatron; NULL for another algorithm, or if there is no such bridge. */
 LIERNE_API const lierne_megatron_spec *lierne_config_get_megatron(const lierne_config *config,
                                                                   const char *name);
+/* Number of packed bridges ("packed_bridges" of the file: an example microbatch each), 0 for NULL;
+ * name of packed bridge i, NULL if there is none. No other bridge has it. */
+LIERNE_API int lierne_config_get_npacked_bridges(const lierne_config *config);
+LIERNE_API const char *lierne_config_get_packed_bridge_name(const lierne_config *config, int i);
+/* A packed bridge by name: one with images, ready for lierne_plan_create_packed_bridge; or one
+ * without, which moves segments from one layout to another, ready for
+ * lierne_plan_create_redistribute. NULL if there is none, or if it is of the other kind. The size
+ * is the library's, as above; capacities are 0. */
+LIERNE_API const lierne_packed_bridge_spec *
+lierne_config_get_packed_bridge(const lierne_config *config, const char *name);
+LIERNE_API const lierne_redistribute_spec *
+lierne_config_get_packed_move(const lierne_config *config, const char *name);
+/* The spec of the layout of a packed bridge's source (side 0) or destination (1), with its segments
+ * and packing: for other capacities, sizes or dtypes. NULL if there is no such bridge or side. */
+LIERNE_API const lierne_layout_spec *lierne_config_get_packed_layout(const lierne_config *config,
+                                                                     const char *name, int side);
 /* Names of a bridge's source and destination grids and of its axes ("b", "s", "h"); NULL if there
- * is no such bridge or axis. */
+ * is no such bridge or axis. Packed bridges have sides, too, and no axes here. */
 LIERNE_API const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name,

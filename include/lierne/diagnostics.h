@@ -46,7 +46,7 @@
       "view must not hold '-', ',' or ':', which separate the parts of group keys.")               \
     X(026, CHOICE, "A value is none of the words that the key takes. The hint lists them.")        \
     X(027, LIMIT,                                                                                  \
-      "There are more than 256 grids, 1024 bridges, 16 dims of a grid or 32 views of a grid, or "  \
+      "There are more than 256 grids, 1024 bridges of a kind, 16 dims of a grid or 32 views of a grid, or "  \
       "there is no grid.")                                                                         \
     X(028, TOO_MANY, "The file has more errors than are listed. The first 1000 are listed.")       \
     X(040, ORDER_DUPLICATE, "A dim appears twice in an order.")                                    \
@@ -117,6 +117,10 @@
     X(079, SAMPLE_ROWS,                                                                            \
       "rows_per_sample does not fit the tensor: it needs two axes, neither of them s, no "         \
       "sequence, and a whole number of samples. Or row_order is given without it.")                \
+    X(080, PACKED,                                                                                 \
+      "A packed bridge is described wrongly: the axes of its tensor are not s and h, a list has "  \
+      "another length than its segments ask for, a run is not five numbers, or what belongs to "   \
+      "images is given without them, or they without runs.")                                       \
     X(101, EMPTY_DP_RANKS,                                                                         \
       "The batch is smaller than dp: some dp ranks have no sample. That is legal and seldom "      \
       "meant.")                                                                                    \

@@ -76,6 +76,10 @@ LIERNE_API lierne_status lierne_plan_create_packed_bridge(lierne_plan **out,
                                                           lierne_context *context,
                                                           const lierne_packed_bridge_spec *spec);
 
+/* Makes all checks of lierne_plan_create_packed_bridge that need no context. Pure, not collective.
+ * Errors: as lierne_plan_create_packed_bridge. */
+LIERNE_API lierne_status lierne_packed_bridge_check(const lierne_packed_bridge_spec *spec);
+
 /* The runs of token ids: the rows of all images, one image after another, fill the tokens whose id
  * is image_id in ascending order. A run ends where a segment, an image or a row of neighbouring
  * image tokens ends.

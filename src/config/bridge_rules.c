@@ -346,7 +346,7 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_
 static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
     lierne_status status = lierne_bridge_check(&bridge->spec);
     if (!lierne_reader_ok(r, status) && !r->failed) {
-        lierne_diagnostic_add(r, status, v->bridge, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, status, v->bridge, "", "%s", lierne_error_text());
     }
     return status == LIERNE_OK;
 }
@@ -360,7 +360,7 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
         lierne_status status = lierne_megatron_check(&bridge->megatron);
         if (!lierne_reader_ok(r, status) && !r->failed) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ALGORITHM, v->algorithm,
-                                  "use the direct algorithm", "%s", lierne_reason());
+                                  "use the direct algorithm", "%s", lierne_error_text());
         }
     } else if (lierne_reader_ok(r, lierne_megatron_compare(&comparison, &bridge->spec))) {
         compare_megatron(r, v, &comparison);

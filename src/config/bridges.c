@@ -34,17 +34,7 @@ static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_
 
 static void read_rows(lierne_reader *r, const lierne_json_node *rows,
                       lierne_config_bridge_entry *bridge) {
-    int64_t owner = 0;
-    int i = 0;
-    if (!lierne_reader_ok(r,
-                          lierne_alloc(&bridge->rows, (size_t)rows->count, sizeof *bridge->rows))) {
-        return;
-    }
-    for (const lierne_json_node *n = lierne_json_first(rows); n; n = lierne_json_next(r->doc, n)) {
-        lierne_config_integer(r, n, 0, LIERNE_MAX_RANKS, &owner);
-        bridge->rows[i++] = (int32_t)owner;
-    }
-    bridge->spec.row_owner = bridge->rows;
+    bridge->spec.row_owner = bridge->rows = lierne_config_coordinates(r, rows);
 }
 
 static void read_gradient(lierne_reader *r, lierne_config_bridge_nodes *nodes,
@@ -131,9 +121,9 @@ static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *g
     return NULL;
 }
 
-/* Grid and view of a side. A grid whose view is unknown is treated as unknown. */
-static void read_end(lierne_reader *r, const lierne_json_node *node, const lierne_json_node *view,
-                     const char **name, const lierne_grid **grid, const char **view_name) {
+void lierne_config_read_end(lierne_reader *r, const lierne_json_node *node,
+                            const lierne_json_node *view, const char **name,
+                            const lierne_grid **grid, const char **view_name) {
     const lierne_config_grid_entry *found = find_grid(r, node);
     *name = found ? found->name : NULL;
     *grid = found ? found->grid : NULL;
@@ -146,21 +136,26 @@ static void read_end(lierne_reader *r, const lierne_json_node *node, const liern
 static void read_ends(lierne_reader *r, const lierne_config_bridge_nodes *nodes,
                       lierne_config_bridge_entry *bridge) {
     lierne_bridge_spec *spec = &bridge->spec;
-    read_end(r, nodes->src, nodes->views[0], &bridge->src, &spec->src, &spec->src_view);
-    read_end(r, nodes->dst, nodes->views[1], &bridge->dst, &spec->dst, &spec->dst_view);
+    lierne_config_read_end(r, nodes->src, nodes->views[0], &bridge->src, &spec->src,
+                           &spec->src_view);
+    lierne_config_read_end(r, nodes->dst, nodes->views[1], &bridge->dst, &spec->dst,
+                           &spec->dst_view);
 }
 
-static void read_name(lierne_reader *r, const lierne_json_node *node,
-                      lierne_config_bridge_entry *bridge) {
+char *lierne_config_bridge_name(lierne_reader *r, const lierne_json_node *node) {
+    char *copy = NULL;
     if (!lierne_config_name(r, node, false, LIERNE_CONFIG_FREE_NAME)) {
-        return;
+        return NULL;
     }
     const char *name = lierne_json_string(node);
-    if (lierne_config_get_bridge(r->config, name)) {
+    if (lierne_config_get_bridge(r->config, name) ||
+        lierne_config_get_packed_bridge(r->config, name) ||
+        lierne_config_get_packed_move(r->config, name)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BRIDGE_DUPLICATE, node, "choose another name",
                               "there is a bridge %s already", lierne_quote(name).text);
     }
-    lierne_reader_ok(r, lierne_strdup(&bridge->name, name));
+    lierne_reader_ok(r, lierne_strdup(&copy, name));
+    return copy;
 }
 
 /* Keys of a bridge. */
@@ -179,6 +174,7 @@ enum {
     ALGORITHM,
     COUNTS,
     DIVISIBLE,
+    MAX_PEERS,
     KEYS
 };
 static const lierne_config_key keys[KEYS] = {
@@ -196,6 +192,7 @@ static const lierne_config_key keys[KEYS] = {
     [ALGORITHM] = {"algorithm", LIERNE_JSON_STRING, false},
     [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
     [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
+    [MAX_PEERS] = {"max_peers", LIERNE_JSON_NUMBER, false},
 };
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* 0; as the enum */
 static const char *const outputs[] = {"whole", "sharded"};                  /* likewise */
@@ -204,6 +201,7 @@ static const char *const outputs[] = {"whole", "sharded"};                  /* l
 static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                         lierne_config_bridge_entry *bridge) {
     const lierne_json_node *found[KEYS];
+    int64_t peers = 0;
     int word;
     if (!lierne_config_object(r, nodes->bridge, keys, KEYS, found)) {
         return false;
@@ -221,7 +219,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                                           .algorithm = found[ALGORITHM],
                                           .counts = found[COUNTS],
                                           .require_divisible = found[DIVISIBLE]};
-    read_name(r, nodes->name, bridge);
+    bridge->name = lierne_config_bridge_name(r, nodes->name);
     read_ends(r, nodes, bridge);
     lierne_config_read_tensor(r, nodes, bridge);
     if (found[PLACEMENTS]) {
@@ -240,6 +238,8 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         read_counts(r, nodes, bridge);
     }
     bridge->spec.require_divisible = lierne_config_true(nodes->require_divisible);
+    lierne_config_integer(r, found[MAX_PEERS], 0, LIERNE_MAX_RANKS, &peers);
+    bridge->spec.max_peers = (int)peers;
     return true;
 }
 

@@ -13,12 +13,12 @@ static void add_rejected(lierne_reader *r, lierne_status status, const lierne_js
     if (status == LIERNE_ERR_OVERSIZED) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERSIZED, offset ? offset : shape,
                               "shape, rank_offset and world_size must fit together", "%s",
-                              lierne_reason());
+                              lierne_error_text());
     } else if (status == LIERNE_ERR_OVERFLOW) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, shape, "choose smaller sizes",
-                              "%s", lierne_reason());
+                              "%s", lierne_error_text());
     } else {
-        lierne_diagnostic_add(r, status, shape, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, status, shape, "", "%s", lierne_error_text());
     }
 }
 

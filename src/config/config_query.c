@@ -64,14 +64,54 @@ const lierne_megatron_spec *lierne_config_get_megatron(const lierne_config *conf
     return bridge && bridge->megatron.algorithm != 0 ? &bridge->megatron : NULL;
 }
 
+int lierne_config_get_npacked_bridges(const lierne_config *config) {
+    return config ? (int)config->packed.count : 0;
+}
+
+const char *lierne_config_get_packed_bridge_name(const lierne_config *config, int i) {
+    bool there = i >= 0 && i < lierne_config_get_npacked_bridges(config);
+    return there ? config->packed.at[i]->name : NULL;
+}
+
+static const lierne_config_packed_entry *find_packed(const lierne_config *config,
+                                                     const char *name) {
+    for (int i = 0; name && i < lierne_config_get_npacked_bridges(config); i++) {
+        const lierne_config_packed_entry *entry = config->packed.at[i];
+        if (entry->name && strcmp(entry->name, name) == 0) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+const lierne_packed_bridge_spec *lierne_config_get_packed_bridge(const lierne_config *config,
+                                                                 const char *name) {
+    const lierne_config_packed_entry *entry = find_packed(config, name);
+    return entry && entry->has_images ? &entry->bridge : NULL;
+}
+
+const lierne_redistribute_spec *lierne_config_get_packed_move(const lierne_config *config,
+                                                              const char *name) {
+    const lierne_config_packed_entry *entry = find_packed(config, name);
+    return entry && !entry->has_images ? &entry->move : NULL;
+}
+
+const lierne_layout_spec *lierne_config_get_packed_layout(const lierne_config *config,
+                                                          const char *name, int side) {
+    const lierne_config_packed_entry *entry = find_packed(config, name);
+    return entry && (side == 0 || side == 1) ? &entry->specs[side] : NULL;
+}
+
 const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
-    return bridge ? bridge->src : NULL;
+    const lierne_config_packed_entry *packed = find_packed(config, name);
+    return bridge ? bridge->src : packed ? packed->src : NULL;
 }
 
 const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
-    return bridge ? bridge->dst : NULL;
+    const lierne_config_packed_entry *packed = find_packed(config, name);
+    return bridge ? bridge->dst : packed ? packed->dst : NULL;
 }
 
 const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name, int axis) {

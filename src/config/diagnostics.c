@@ -66,12 +66,6 @@ lierne_quoted lierne_label(const lierne_json_node *node) {
     return out;
 }
 
-const char *lierne_reason(void) {
-    const char *message = lierne_error_text();
-    const char *colon = strstr(message, ": ");
-    return colon ? colon + 2 : message;
-}
-
 /* Puts the texts of a diagnostic into entry. */
 static lierne_status fill_texts(const lierne_reader *r, int node, const char *message,
                                 const char *hint, lierne_config_diagnostic_entry *entry) {

@@ -39,6 +39,26 @@ typedef struct lierne_config_bridge_entry {
     lierne_megatron_spec megatron; /* of spec; algorithm 0: direct */
 } lierne_config_bridge_entry;
 
+/* A bridge of packed sequences; likewise. */
+typedef struct lierne_config_packed_entry {
+    char *name;
+    const char *src;
+    const char *dst;
+    /* Of each side: boundaries and the lists of its packing, which its spec points to. */
+    int64_t *lists[2][4];
+    int32_t *owners[2];
+    int64_t shapes[2][2];
+    lierne_placement placements[2][LIERNE_MAX_DIMS];
+    lierne_segments segments[2];
+    lierne_packing packings[2];
+    lierne_layout_spec specs[2];
+    lierne_layout *layouts[2];
+    lierne_image_run *runs;
+    bool has_images;                  /* else the segments move from one layout to another */
+    lierne_packed_bridge_spec bridge; /* of images */
+    lierne_redistribute_spec move;    /* without */
+} lierne_config_packed_entry;
+
 struct lierne_config {
     LIERNE_VEC(lierne_config_diagnostic_entry) diagnostics;
     struct {
@@ -50,6 +70,7 @@ struct lierne_config {
     int world;
     LIERNE_VEC(lierne_config_grid_entry) grids;
     LIERNE_VEC(lierne_config_bridge_entry *) bridges;
+    LIERNE_VEC(lierne_config_packed_entry *) packed;
     int *nodes;
     lierne_links links;
     bool has_links;
@@ -84,8 +105,6 @@ typedef struct lierne_quoted {
 lierne_quoted lierne_quote(const char *text);
 /* What a node is called in a message: its key in quotes, or its place in an array. */
 lierne_quoted lierne_label(const lierne_json_node *node);
-/* What the last failed call of the library said, without the name of its function. */
-const char *lierne_reason(void);
 
 /* Hints (suggest.c): "did you mean 'llm'? ", intro, and the words. */
 typedef struct lierne_config_words {
@@ -115,6 +134,9 @@ bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64
 /* Index of a string among words. */
 bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const char *const *words,
                         int nwords, int *out);
+/* A list of integers of any size, or of coordinates, to be freed; NULL if there is no memory. */
+int64_t *lierne_config_integers(lierne_reader *r, const lierne_json_node *list);
+int32_t *lierne_config_coordinates(lierne_reader *r, const lierne_json_node *list);
 /* Checks a name, which is the node's key or its string. */
 typedef enum lierne_config_name_kind {
     LIERNE_CONFIG_FREE_NAME, /* of a grid or bridge */
@@ -137,6 +159,15 @@ void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, i
 void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, lierne_grid *grid);
 void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges);
 void lierne_config_bridge_free(lierne_config_bridge_entry *bridge);
+void lierne_config_read_packed(lierne_reader *r, const lierne_json_node *bridges);
+void lierne_config_packed_free(lierne_config_packed_entry *entry);
+
+/* What bridges of both kinds have (bridges.c): a name that no other bridge has, to be freed; grid
+ * and view of a side. A grid whose view is unknown is treated as unknown. */
+char *lierne_config_bridge_name(lierne_reader *r, const lierne_json_node *node);
+void lierne_config_read_end(lierne_reader *r, const lierne_json_node *node,
+                            const lierne_json_node *view, const char **name,
+                            const lierne_grid **grid, const char **view_name);
 
 /* Dims of a grid or view: order and shape together (config_grids.c). */
 typedef struct lierne_config_dims {
@@ -178,6 +209,7 @@ const char *lierne_config_side_view(const lierne_config_bridge_entry *bridge, in
 int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, const char *name);
 
 /* Tensor, batch and sequence (tensor.c). */
+void lierne_config_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype);
 void lierne_config_read_tensor(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                                lierne_config_bridge_entry *bridge);
 

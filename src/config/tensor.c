@@ -59,7 +59,7 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     }
 }
 
-static void read_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype) {
+void lierne_config_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype) {
     enum { FIRST = LIERNE_DTYPE_F64, LAST = LIERNE_DTYPE_U8 };
     const char *names[LAST - FIRST + 1]; /* of those whose gradients can be summed */
     int word;
@@ -96,7 +96,7 @@ static void read_object(lierne_reader *r, lierne_config_bridge_nodes *nodes,
             read_shape(r, nodes, bridge);
         }
     }
-    read_dtype(r, nodes->dtype, &bridge->spec.dtype);
+    lierne_config_dtype(r, nodes->dtype, &bridge->spec.dtype);
     nodes->rows_per_sample = found[ROWS];
     nodes->row_order = found[ROW_ORDER];
     lierne_config_integer(r, found[ROWS], 1, INT64_MAX, &bridge->spec.rows_per_sample);

@@ -121,6 +121,32 @@ bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64
     return false;
 }
 
+int64_t *lierne_config_integers(lierne_reader *r, const lierne_json_node *list) {
+    int64_t *values = NULL;
+    int i = 0;
+    if (!lierne_reader_ok(r, lierne_alloc(&values, (size_t)list->count, sizeof *values))) {
+        return NULL;
+    }
+    for (const lierne_json_node *n = lierne_json_first(list); n; n = lierne_json_next(r->doc, n)) {
+        lierne_config_integer(r, n, INT64_MIN, INT64_MAX, &values[i++]);
+    }
+    return values;
+}
+
+int32_t *lierne_config_coordinates(lierne_reader *r, const lierne_json_node *list) {
+    int32_t *values = NULL;
+    int64_t value = 0;
+    int i = 0;
+    if (!lierne_reader_ok(r, lierne_alloc(&values, (size_t)list->count, sizeof *values))) {
+        return NULL;
+    }
+    for (const lierne_json_node *n = lierne_json_first(list); n; n = lierne_json_next(r->doc, n)) {
+        lierne_config_integer(r, n, 0, LIERNE_MAX_RANKS, &value);
+        values[i++] = (int32_t)value;
+    }
+    return values;
+}
+
 bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const char *const *words,
                         int nwords, int *out) {
     if (!lierne_config_typed(r, node, LIERNE_JSON_STRING)) {

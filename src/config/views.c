@@ -120,7 +120,7 @@ static void add_memberships(lierne_reader *r, const view_reading *v, const liern
         if (!lierne_reader_ok(r, try_view(grid, &one)) && !r->failed) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_MEMBERSHIP, n,
                                   "do not share it, or lay the view out so that its ranks agree",
-                                  "%s", lierne_reason());
+                                  "%s", lierne_error_text());
         }
     }
 }
@@ -131,17 +131,17 @@ static void add_rejected(lierne_reader *r, lierne_status status, const view_read
     case LIERNE_ERR_SIZE:
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_SIZE, v->shape,
                               "the sizes of a view must multiply to the ranks of its grid", "%s",
-                              lierne_reason());
+                              lierne_error_text());
         break;
     case LIERNE_ERR_OVERFLOW:
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "choose smaller sizes",
-                              "%s", lierne_reason());
+                              "%s", lierne_error_text());
         break;
     case LIERNE_ERR_MEMBERSHIP:
         add_memberships(r, v, grid, spec);
         break;
     default:
-        lierne_diagnostic_add(r, status, v->node, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, status, v->node, "", "%s", lierne_error_text());
     }
 }
 

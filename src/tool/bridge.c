@@ -111,10 +111,33 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     return status < 0 && bridge->links ? read_links(argv, bridge) : status;
 }
 
+static int find_packed(tool_bridge *bridge, char **argv) {
+    tool_packed *packed = &bridge->own_packed;
+    if (!bridge->takes_packed) {
+        return tool_usage(argv, "'%s' is a packed bridge: plan, simulate and run take it",
+                          bridge->name);
+    }
+    if (bridge->routing || bridge->algorithm) {
+        return tool_usage(argv, "'%s' is a packed bridge: without --routing and --algorithm",
+                          bridge->name);
+    }
+    packed->max_peers = bridge->max_peers ? bridge->most_peers : packed->max_peers;
+    bridge->packed = packed;
+    bridge->spec = (lierne_bridge_spec){.naxes = packed->given[0]->naxes,
+                                        .shape = packed->given[0]->shape,
+                                        .dtype = packed->given[0]->dtype,
+                                        .batch_axis = packed_axis(packed),
+                                        .sequence_axis = -1};
+    return -1;
+}
+
 int tool_bridge_find(tool_bridge *bridge, char **argv) {
     bridge->world = lierne_config_get_world_size(bridge->config);
     if (!bridge->name) {
         return -1;
+    }
+    if (packed_find(&bridge->own_packed, bridge->config, bridge->name)) {
+        return find_packed(bridge, argv);
     }
     const lierne_bridge_spec *spec = lierne_config_get_bridge(bridge->config, bridge->name);
     const lierne_megatron_spec *megatron = lierne_config_get_megatron(bridge->config, bridge->name);
@@ -129,7 +152,7 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     if (bridge->routing) {
         bridge->spec.routing = (lierne_routing)find_name(routings, bridge->routing);
     }
-    bridge->spec.max_peers = bridge->most_peers;
+    bridge->spec.max_peers = bridge->max_peers ? bridge->most_peers : bridge->spec.max_peers;
     return -1;
 }
 
@@ -141,6 +164,7 @@ int tool_bridge_load(tool_bridge *bridge, char **argv) {
 }
 
 void tool_bridge_close(tool_bridge *bridge) {
+    packed_close(&bridge->own_packed);
     lierne_config_destroy(bridge->config);
     bridge->config = NULL;
 }

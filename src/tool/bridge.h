@@ -3,6 +3,7 @@
 #define LIERNE_TOOL_BRIDGE_H
 
 #include "inline.h"
+#include "packed_rows.h"
 
 #include "lierne/sim.h"
 
@@ -28,7 +29,10 @@ typedef struct tool_bridge {
     bool optional; /* set before parsing: --bridge may be missing, and name is NULL then */
     lierne_config *config;
     int world;
-    lierne_bridge_spec spec;
+    lierne_bridge_spec spec; /* of a packed bridge: tensor, dtype and routing only */
+    bool takes_packed;       /* set before parsing: the subcommand takes packed bridges */
+    tool_packed *packed;     /* NULL: the bridge is not packed */
+    tool_packed own_packed;
     tool_algorithm method; /* the one given, or the file's */
 } tool_bridge;
 

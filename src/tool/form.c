@@ -34,7 +34,7 @@ static int prefix(uint64_t index, int c) {
 }
 
 static int contribution(const form *f, uint64_t index, int c) {
-    if (f->spec->dtype == LIERNE_DTYPE_U8) {
+    if (f->dtype == LIERNE_DTYPE_U8) {
         unsigned most = f->ncp < FORM_NOTHING ? (FORM_NOTHING - 1u) / (unsigned)f->ncp : 1;
         return 1 + (int)(mix(index, SALT_GRADIENT + (unsigned)c) % most);
     }
@@ -62,7 +62,7 @@ static int value_of(const form *f, uint64_t index) {
     case FORM_INPUT:
     case FORM_OUTPUT:
     default:
-        return input_value(f->spec->dtype, index);
+        return input_value(f->dtype, index);
     }
 }
 
@@ -166,7 +166,8 @@ bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int 
                 (tensor == FORM_OUTPUT && spec->output == LIERNE_BRIDGE_OUTPUT_SHARDED));
     place p = place_of(spec, side, own, rank);
     place dst = place_of(spec, PLACE_DESTINATION, own, rank);
-    *f = (form){.spec = spec, .tensor = tensor, .axes = place_axes_of(spec)};
+    *f = (form){.spec = spec, .dtype = spec->dtype, .tensor = tensor, .axes = place_axes_of(spec)};
+    f->same_rows = spec->output == LIERNE_BRIDGE_OUTPUT_SHARDED;
     f->cp = dst.cp;
     f->ncp = dst.ncp;
     f->counts = p.first;
@@ -199,6 +200,9 @@ void cursor_global(const cursor *c, int64_t *global) {
 }
 
 bool form_owns(const form *f, const int64_t *global) {
+    if (f->packed) {
+        return form_owns_packed(f, global[f->axes.batch]);
+    }
     return !f->owned || ((!f->own || f->own[global[f->axes.sequence]]) &&
                          owns_row(f, global[f->axes.batch], global[f->axes.sequence]));
 }
@@ -209,6 +213,11 @@ bool cursor_owns(const cursor *c) {
     return form_owns(c->form, global);
 }
 
+static int packed_number(const form *f, uint64_t index, int c, int most) {
+    return c < 0 ? input_value(f->dtype, index)
+                 : 1 + (int)(mix(index, SALT_GRADIENT + (unsigned)c) % (uint64_t)most);
+}
+
 void cursor_expected(const cursor *c, char *element) {
     const form *f = c->form;
     int64_t global[FORM_AXES];
@@ -217,11 +226,15 @@ void cursor_expected(const cursor *c, char *element) {
         memset(element, FORM_NOTHING, FORM_ELEMENT);
         return;
     }
+    if (f->packed) {
+        element_store(f->dtype, form_value_packed(f, global, packed_number), element);
+        return;
+    }
     int64_t index = 0;
     for (int axis = 0; axis < FORM_AXES; axis++) {
         index = index * f->axes.size[axis] + global[axis];
     }
-    element_store(f->spec->dtype, value_of(f, (uint64_t)index), element);
+    element_store(f->dtype, value_of(f, (uint64_t)index), element);
 }
 
 bool form_is_exact(const lierne_bridge_spec *spec) {

@@ -8,11 +8,13 @@
 #ifndef LIERNE_TOOL_FORM_H
 #define LIERNE_TOOL_FORM_H
 
+#include "packed_rows.h"
 #include "place.h"
 
-#define FORM_AXES    PLACE_AXES
-#define FORM_ELEMENT 8    /* bytes of the largest dtype */
-#define FORM_NOTHING 0x7f /* byte that no element of a closed form consists of */
+#define FORM_AXES               PLACE_AXES
+#define FORM_ELEMENT            8    /* bytes of the largest dtype */
+#define FORM_MOST_CONTRIBUTIONS 120  /* in one sum of a packed bridge */
+#define FORM_NOTHING            0x7f /* byte that no element of a closed form consists of */
 
 typedef enum form_tensor {
     FORM_INPUT = 0,    /* x, on the source */
@@ -23,12 +25,15 @@ typedef enum form_tensor {
 } form_tensor;
 
 typedef struct form {
-    const lierne_bridge_spec *spec;
+    const lierne_bridge_spec *spec; /* NULL of a packed bridge */
+    const tool_packed *packed;      /* NULL of any other */
+    lierne_dtype dtype;
     form_tensor tensor;
     bool counts; /* in a dot product: one of the replicas does */
     int cp;      /* of the destination: coordinate and size */
     int ncp;
     bool owned;      /* cp ranks have rows of their own */
+    bool same_rows;  /* of an output: its rows are those of the gradient */
     place_axes axes; /* of the whole tensor */
     int64_t shape[FORM_AXES];
     int64_t elements;
@@ -36,6 +41,11 @@ typedef struct form {
     bool *own; /* of a sequence stored whole, by global index; NULL: all that is stored */
     bool rows; /* batch and sequence are one list of (b, s), along the batch axis */
 } form;
+
+/* The same of a packed bridge: rows that it neither reads nor writes are not owned. Padding of an
+ * output may be zero or as it was. */
+bool form_open_packed(form *f, const tool_packed *packed, form_tensor tensor, int rank);
+bool form_is_exact_packed(const tool_packed *packed);
 
 /* Whether sums over this many cp ranks are exact in the spec's dtype; all are but in u8. */
 bool form_is_exact(const lierne_bridge_spec *spec);
@@ -56,9 +66,17 @@ typedef struct cursor {
 } cursor;
 void cursor_next(cursor *c);
 bool cursor_owns(const cursor *c);
+/* Whether an element that is not owned may also be zero: padding. */
+bool cursor_may_be_zero(const cursor *c);
 /* Global index of each axis. */
 void cursor_global(const cursor *c, int64_t *global);
 /* The element that must stand there: FORM_NOTHING where the rank does not own it. */
 void cursor_expected(const cursor *c, char *element);
+
+/* Of packed bridges: whether a row is owned, and a value, from numbers that `mixed` makes: an
+ * input's of an index, or, with a contribution c >= 0, one of 1 to most. */
+typedef int (*form_mixed)(const form *f, uint64_t index, int c, int most);
+bool form_owns_packed(const form *f, int64_t id);
+int form_value_packed(const form *f, const int64_t *global, form_mixed mixed);
 
 #endif

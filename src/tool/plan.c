@@ -32,26 +32,6 @@ static int64_t max(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
-                              lierne_direction direction) {
-    lierne_report report = {.size = sizeof report};
-    plan_cost *cost = &summary->cost[direction];
-    lierne_status status = lierne_plan_get_report(&report, plan, direction);
-    cost->received_bytes += report.received_bytes;
-    cost->min_bytes += report.min_bytes;
-    cost->messages += report.received_messages;
-    cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
-    cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
-    cost->stages = max(cost->stages, report.stages);
-    cost->most_peers = max(cost->most_peers, report.most_peers);
-    cost->forwarded_bytes += report.forwarded_bytes;
-    cost->direct_ns = max(cost->direct_ns, report.direct_ns);
-    cost->balanced_ns = max(cost->balanced_ns, report.balanced_ns);
-    summary->groups = max(summary->groups, report.groups);
-    summary->balanced |= status == LIERNE_OK && strcmp(report.algorithm, "balanced") == 0;
-    return status;
-}
-
 static lierne_status keep_json(char **text, const lierne_plan *plan, lierne_direction direction) {
     const lierne_route *route;
     size_t length;
@@ -85,7 +65,7 @@ static lierne_status add_rank(plan_summary *summary, const lierne_plan *plan, in
     lierne_status status = LIERNE_OK;
     for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
          d++) {
-        status = add_cost(summary, plan, (lierne_direction)d);
+        status = plan_add_cost(summary, plan, (lierne_direction)d);
         if (status == LIERNE_OK) {
             status = plan_nodes_add(summary, plan, rank, (lierne_direction)d);
         }
@@ -193,7 +173,7 @@ static int print(const tool_bridge *bridge, int only, bool all, char **argv) {
 }
 
 int tool_plan(int argc, char **argv) {
-    tool_bridge bridge = {0};
+    tool_bridge bridge = {.takes_packed = true};
     const char *rank = NULL;
     int only = -1;
     bool all = false;
@@ -202,7 +182,13 @@ int tool_plan(int argc, char **argv) {
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
     status =
         status < 0 ? tool_bridge_number(argv, "--rank", rank, 0, bridge.world - 1, &only) : status;
-    status = status < 0 ? print(&bridge, only, all, argv) : status;
+    if (status < 0 && bridge.packed && only >= 0) {
+        status = tool_usage(argv, "'%s' is a packed bridge: without --rank", bridge.name);
+    }
+    if (status < 0) {
+        status =
+            bridge.packed ? plan_print_packed(&bridge, all, argv) : print(&bridge, only, all, argv);
+    }
     tool_bridge_close(&bridge);
     return status;
 }

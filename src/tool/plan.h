@@ -65,6 +65,15 @@ void plan_route_json(FILE *to, const lierne_route *route);
 /* A route that lierne_plan_print made; all: in full. */
 void plan_route_text(const char *text, bool all);
 
+/* Adds what a rank's plan reports of a direction. */
+lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan,
+                            lierne_direction direction);
+/* A line on a grid, and one on peers, where they are bounded. */
+void plan_print_grid(const char *name, const lierne_grid *grid, const char *view);
+void plan_print_peers(int direction, const plan_cost *cost);
+/* The whole of a packed bridge. Returns an exit status. */
+int plan_print_packed(tool_bridge *bridge, bool all, char **argv);
+
 void plan_print_text(const plan_summary *summary);
 void plan_print_json(const plan_summary *summary);
 

@@ -1,5 +1,8 @@
-/* Which part of a plan is printed: everything, or one rank's part. */
+/* Which part of a plan is printed: everything, or one rank's part; and the numbers of its ranks
+ * added up. */
 #include "plan.h"
+
+#include <string.h>
 
 bool plan_summary_slice(const plan_summary *summary, int rank, int64_t *start, int64_t *size) {
     return lierne_megatron_map_get_slice(start, size, summary->map, rank,
@@ -12,4 +15,28 @@ bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size)
         shown = ranks[i] == summary->only;
     }
     return shown;
+}
+
+static int64_t max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan,
+                            lierne_direction direction) {
+    lierne_report report = {.size = sizeof report};
+    plan_cost *cost = &summary->cost[direction];
+    lierne_status status = lierne_plan_get_report(&report, plan, direction);
+    cost->received_bytes += report.received_bytes;
+    cost->min_bytes += report.min_bytes;
+    cost->messages += report.received_messages;
+    cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
+    cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
+    cost->stages = max(cost->stages, report.stages);
+    cost->most_peers = max(cost->most_peers, report.most_peers);
+    cost->forwarded_bytes += report.forwarded_bytes;
+    cost->direct_ns = max(cost->direct_ns, report.direct_ns);
+    cost->balanced_ns = max(cost->balanced_ns, report.balanced_ns);
+    summary->groups = max(summary->groups, report.groups);
+    summary->balanced |= status == LIERNE_OK && strcmp(report.algorithm, "balanced") == 0;
+    return status;
 }

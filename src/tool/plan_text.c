@@ -24,7 +24,7 @@ static void print_left_out(int all, int printed, const char *what) {
     }
 }
 
-static void print_grid(const char *name, const lierne_grid *grid, const char *view) {
+void plan_print_grid(const char *name, const lierne_grid *grid, const char *view) {
     int first = lierne_grid_get_rank_offset(grid);
     printf("  ");
     tool_print_padded(name, -10);
@@ -236,6 +236,13 @@ static void print_cost(const char *name, const plan_cost *cost, bool one) {
     printf(" %9" PRId64 " %6" PRId64 "\n", cost->messages, cost->stages);
 }
 
+void plan_print_peers(int direction, const plan_cost *cost) {
+    if (cost->most_peers > 0) {
+        printf("%s: at most %" PRId64 " peers of a rank; %" PRId64 " bytes received are sent on\n",
+               direction ? "adjoint" : "forward", cost->most_peers, cost->forwarded_bytes);
+    }
+}
+
 static void print_costs(const plan_summary *summary) {
     const char *algorithm = tool_bridge_algorithm(summary->bridge->method);
     const char *on = tool_paint(stdout, TOOL_HEAD);
@@ -261,11 +268,7 @@ static void print_costs(const plan_summary *summary) {
         if (cost->nodes) {
             plan_nodes_text(d ? "adjoint" : "forward", cost, !one);
         }
-        if (cost->most_peers > 0) {
-            printf("%s: at most %" PRId64 " peers of a rank; %" PRId64
-                   " bytes received are sent on\n",
-                   d ? "adjoint" : "forward", cost->most_peers, cost->forwarded_bytes);
-        }
+        plan_print_peers(d, cost);
         if (cost->direct_ns > 0) {
             printf("%s by the links: direct %.1f us, balanced %.1f us\n", d ? "adjoint" : "forward",
                    (double)cost->direct_ns / 1e3, (double)cost->balanced_ns / 1e3);
@@ -285,8 +288,8 @@ void plan_print_text(const plan_summary *summary) {
     printf(" -> ");
     tool_print_text(stdout, dst);
     printf(", world of %d rank%s\n", bridge->world, bridge->world == 1 ? "" : "s");
-    print_grid(src, bridge->spec.src, bridge->spec.src_view);
-    print_grid(dst, bridge->spec.dst, bridge->spec.dst_view);
+    plan_print_grid(src, bridge->spec.src, bridge->spec.src_view);
+    plan_print_grid(dst, bridge->spec.dst, bridge->spec.dst_view);
     print_tensor(summary);
     print_mapping(summary);
     print_table(summary, src, dst);

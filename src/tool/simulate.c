@@ -63,12 +63,20 @@ static void show_progress(const world *w, const char *what, int rank) {
 static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->bridge->world; r++) {
         show_progress(w, "planning", r);
-        if (tool_bridge_plan(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec,
-                             w->bridge->method) != LIERNE_OK) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        lierne_status status =
+            w->bridge->packed
+                ? packed_plan(&w->plans[r], context, w->bridge->packed)
+                : tool_bridge_plan(&w->plans[r], context, &w->spec, w->bridge->method);
+        if (status != LIERNE_OK) {
             return world_failed(w);
         }
     }
     return TOOL_VALID;
+}
+
+static lierne_dtype dtype_of(const world *w) {
+    return w->bridge->packed ? w->bridge->packed->specs[0].dtype : w->spec.dtype;
 }
 
 /* Bytes of all buffers, of what plans pack messages in, and of the messages of one direction, which
@@ -82,7 +90,7 @@ static int64_t memory_needed(const world *w) {
             lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d);
             lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d);
             bytes += verify_lists(w->plans[r], (lierne_direction)d);
-            bytes += (in + out) * (int64_t)lierne_dtype_size(w->spec.dtype) + report.scratch_bytes;
+            bytes += (in + out) * (int64_t)lierne_dtype_size(dtype_of(w)) + report.scratch_bytes;
             sent[d] += report.sent_bytes;
         }
     }
@@ -100,7 +108,7 @@ static void say_memory(const world *w) {
 static int open_ranks(world *w) {
     for (int r = 0; r < w->bridge->world; r++) {
         show_progress(w, "filling buffers", r);
-        if (!verify_rank_open(&w->ranks[r], &w->spec, r)) {
+        if (!verify_rank_open(&w->ranks[r], &w->spec, w->bridge->packed, r)) {
             return tool_usage(w->argv, "no memory for the buffers of rank %d", r);
         }
         for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
@@ -216,6 +224,10 @@ static void print_text(const world *w) {
     tool_print_text(stdout, w->bridge->name);
     printf(" on %d simulated ranks, algorithm %s\n", w->bridge->world,
            tool_bridge_algorithm(w->bridge->method));
+    if (w->bridge->packed && packed_hidden(w->bridge->packed) != w->shape[0]) {
+        printf("  h %" PRId64 " -> %" PRId64 ": %s\n", w->shape[0],
+               packed_hidden(w->bridge->packed), "every column moves as the others");
+    }
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {
             printf("  %s %" PRId64 " -> %" PRId64 ": %s\n",
@@ -237,8 +249,26 @@ static int report(const world *w) {
     return verify_is_right(w->count, w->lhs, w->rhs) ? TOOL_VALID : TOOL_INVALID;
 }
 
+static int run_packed(world *w, bool full) {
+    tool_packed *packed = w->bridge->packed;
+    w->shape[0] = packed_given_hidden(packed);
+    if (packed_open(packed, full ? w->shape[0] : packed_least_hidden(packed)) != LIERNE_OK) {
+        return world_failed(w);
+    }
+    if (!form_is_exact_packed(packed)) {
+        return tool_usage(w->argv,
+                          "a row gets more than %d contributions, whose sums are not exact",
+                          FORM_MOST_CONTRIBUTIONS);
+    }
+    int status = simulate_world(w);
+    return status == TOOL_VALID ? report(w) : status;
+}
+
 static int run_bridge(const tool_bridge *bridge, bool full, char **argv) {
     world w = {.bridge = bridge, .argv = argv, .spec = bridge->spec};
+    if (bridge->packed) {
+        return run_packed(&w, full);
+    }
     if (!form_is_exact(&w.spec)) {
         return tool_usage(argv, "dtype u8 holds the sum of at most %d cp ranks", FORM_NOTHING - 1);
     }
@@ -250,7 +280,7 @@ static int run_bridge(const tool_bridge *bridge, bool full, char **argv) {
 }
 
 int tool_simulate(int argc, char **argv) {
-    tool_bridge bridge = {0};
+    tool_bridge bridge = {.takes_packed = true};
     bool full = false;
     const tool_option options[] = {{"full", 0, NULL, &full, NULL}};
     int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);

@@ -13,7 +13,7 @@
 #define GUARD 64 /* bytes behind a buffer that must stay as they are */
 
 static void form_fill(const form *f, char *buffer) {
-    size_t size = lierne_dtype_size(f->spec->dtype);
+    size_t size = lierne_dtype_size(f->dtype);
     cursor c = {.form = f};
     for (int64_t i = 0; i < f->elements; i++, cursor_next(&c)) {
         char element[FORM_ELEMENT];
@@ -23,7 +23,7 @@ static void form_fill(const form *f, char *buffer) {
 }
 
 static size_t buffer_bytes(const form *f) {
-    return (size_t)f->elements * lierne_dtype_size(f->spec->dtype);
+    return (size_t)f->elements * lierne_dtype_size(f->dtype);
 }
 
 static bool buffer_open(verify_rank *rank, int tensor) {
@@ -41,10 +41,15 @@ static bool buffer_open(verify_rank *rank, int tensor) {
     return true;
 }
 
-bool verify_rank_open(verify_rank *rank, const lierne_bridge_spec *spec, int number) {
+bool verify_rank_open(verify_rank *rank, const lierne_bridge_spec *spec, const tool_packed *packed,
+                      int number) {
     *rank = (verify_rank){.rank = number};
     for (int t = 0; t < FORM_TENSORS; t++) {
-        if (!form_open(&rank->form[t], spec, (form_tensor)t, number) || !buffer_open(rank, t)) {
+        form *f = &rank->form[t];
+        form_tensor tensor = (form_tensor)t;
+        bool opened = packed ? form_open_packed(f, packed, tensor, number)
+                             : form_open(f, spec, tensor, number);
+        if (!opened || !buffer_open(rank, t)) {
             verify_rank_close(rank);
             return false;
         }
@@ -121,8 +126,9 @@ static void count_wrong(verify_count *count, const verify_count *wrong) {
 static void compare_buffer(const verify_rank *rank, form_tensor tensor, const char *buffer,
                            verify_where where, verify_count *count) {
     const form *f = &rank->form[tensor];
-    lierne_dtype dtype = f->spec->dtype;
+    lierne_dtype dtype = f->dtype;
     size_t size = lierne_dtype_size(dtype);
+    const char zero[FORM_ELEMENT] = {0};
     cursor c = {.form = f};
     for (int64_t i = 0; i < f->elements; i++, cursor_next(&c)) {
         char element[FORM_ELEMENT];
@@ -130,6 +136,7 @@ static void compare_buffer(const verify_rank *rank, form_tensor tensor, const ch
         const char *got = buffer + (size_t)i * size;
         /* Of rows that a rank does not own an output keeps the pattern; an alias may hold any. */
         bool any = where == VERIFY_IN_ALIAS && !cursor_owns(&c);
+        any = any || (cursor_may_be_zero(&c) && memcmp(zero, got, size) == 0);
         if (!any && memcmp(element, got, size) != 0) {
             verify_count wrong = {.rank = rank->rank,
                                   .index = i,
@@ -166,7 +173,7 @@ void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_
     compare_guard(rank, out, count);
     compare_buffer(rank, in, rank->buffer[in], VERIFY_IN_INPUT, count);
     if (lierne_plan_get_alias(&offset, plan, direction) == LIERNE_OK && offset >= 0) {
-        size_t size = lierne_dtype_size(rank->form[in].spec->dtype);
+        size_t size = lierne_dtype_size(rank->form[in].dtype);
         compare_buffer(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_ALIAS, count);
     }
     count->checked += rank->form[out].elements;
@@ -178,12 +185,14 @@ static int64_t small_integer(double value) {
 }
 
 static int64_t form_dot(const form *f, const char *a, const char *b) {
-    lierne_dtype dtype = f->spec->dtype;
+    lierne_dtype dtype = f->dtype;
     size_t size = lierne_dtype_size(dtype);
     int64_t sum = 0;
-    for (int64_t i = 0; i < f->elements; i++) {
-        sum += small_integer(element_load(dtype, a + (size_t)i * size)) *
-               small_integer(element_load(dtype, b + (size_t)i * size));
+    cursor c = {.form = f};
+    for (int64_t i = 0; i < f->elements; i++, cursor_next(&c)) {
+        int64_t product = small_integer(element_load(dtype, a + (size_t)i * size)) *
+                          small_integer(element_load(dtype, b + (size_t)i * size));
+        sum += cursor_owns(&c) ? product : 0;
     }
     return sum;
 }
@@ -203,7 +212,7 @@ static int64_t find_value(const int64_t *list, int64_t length, int64_t value) {
 static int64_t output_index(const verify_rank *rank, const int64_t *global, int64_t i) {
     const form *f = &rank->form[FORM_OUTPUT];
     int64_t index = 0;
-    if (f->spec->output == LIERNE_BRIDGE_OUTPUT_SHARDED) {
+    if (f->same_rows) {
         return i;
     }
     for (int axis = 0; axis < FORM_AXES; axis++) {
@@ -215,7 +224,7 @@ static int64_t output_index(const verify_rank *rank, const int64_t *global, int6
 /* <F x, y> over the gradient's own elements. */
 static int64_t gradient_dot(const verify_rank *rank) {
     const form *f = &rank->form[FORM_GRADIENT];
-    lierne_dtype dtype = f->spec->dtype;
+    lierne_dtype dtype = f->dtype;
     size_t size = lierne_dtype_size(dtype);
     int64_t sum = 0;
     cursor c = {.form = f};

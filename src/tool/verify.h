@@ -30,9 +30,10 @@ typedef struct verify_count {
     verify_where where;
 } verify_count;
 
-/* Allocates and fills the buffers of a rank. False: no memory, and nothing is kept. spec must
- * outlive it. */
-bool verify_rank_open(verify_rank *rank, const lierne_bridge_spec *spec, int number);
+/* Allocates and fills the buffers of a rank of a bridge, or of a packed one, if packed is not NULL.
+ * False: no memory, and nothing is kept. spec and packed must outlive it. */
+bool verify_rank_open(verify_rank *rank, const lierne_bridge_spec *spec, const tool_packed *packed,
+                      int number);
 void verify_rank_close(verify_rank *rank);
 
 /* Bytes of the lists that a rank keeps beside the buffers of a direction, about. */

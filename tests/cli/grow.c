@@ -122,6 +122,7 @@ static void joined(const lierne_layout *tokens) {
     lierne_plan *plan = NULL;
     TRY("packed bridge", b, NULL,
         (lierne_plan_destroy(plan), lierne_plan_create_packed_bridge(&plan, context, &b)));
+    TRY("packed bridge check", b, NULL, lierne_packed_bridge_check(&b));
     lierne_plan_destroy(plan);
     TRY("segments exchange", e, NULL,
         (lierne_segments_exchange_destroy(exchange),

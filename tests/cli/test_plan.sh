@@ -312,6 +312,61 @@ verdict $? "$without more files without a bridge than are asked about"
 enumerates m2n-qwen235b-128 generation base tp 8 64 1 8
 enumerates llama3-405b-16384 llm-long base cp 1024 0 8 16
 
+# --- packed bridges -----------------------------------------------------------------------------
+
+packed=grids/qwen2.5-vl-7b-packed-8.json
+ends "packed plan" 0 "$lierne" plan $packed -b images_to_tokens
+has "packed plan" "8 images of 4973 rows" "6 segments of 7104 tokens, padded to 7112 rows" \
+    "runs       9 bring 4973 of 7104 tokens their rows" "3584 elements of bf16 in a row"
+ends "packed plan, JSON" 0 "$lierne" plan $packed -b images_to_tokens --format json
+has "packed plan, JSON" '"src":{"segments":8,"tokens":4973,"padded_rows":4973,"rows":[1369,384,256,900,576,144,1024,320]}' \
+    '"dst":{"segments":6,"tokens":7104,"padded_rows":7112,"rows":[2176,2176,2176,2176,1380,1380,1380,1380]}' \
+    '"forward":{"bytes":62770176,"max_rank_bytes":' '"min_bytes":62770176,' '"adjoint":{"bytes":27123712,'
+ends "packed move" 0 "$lierne" plan $packed -b zigzag_to_contiguous --format json
+has "packed move" '"delivered_tokens":7104,' '"forward":{"bytes":58576896,' '"most_peers":0'
+ends "packed plan over few peers" 0 "$lierne" plan $packed -b images_to_tokens --max-peers 5
+has "packed plan over few peers" "forward: at most 4 peers of a rank; 18479104 bytes received are sent on"
+ends "packed simulation" 0 "$lierne" simulate $packed -b images_to_tokens --max-peers 5
+has "packed simulation" "h 3584 -> 1: every column moves as the others" "forward  14224 elements checked, 0 wrong" \
+    "adjoint  4973 elements checked, 0 wrong" "forward and adjoint are right"
+ends "packed run" 0 "$lierne" run $packed -b images_to_tokens --launch 8 --rounds 1 --minbytes 100K
+has "packed run" "forward and adjoint are right"
+ends "packed bridge and rank" 2 "$lierne" plan $packed -b images_to_tokens --rank 3
+ends "packed bridge and algorithm" 2 "$lierne" plan $packed -b images_to_tokens --algorithm leader
+grep -qF "is a packed bridge: without --routing and --algorithm" "$work/err"
+verdict $? "packed bridge and algorithm: $(cat "$work/err")"
+ends "packed bridge drawn" 2 "$lierne" draw rows $packed -b images_to_tokens
+ends "no such packed bridge" 2 "$lierne" plan $packed -b none
+grep -qF "which has: images_to_tokens, zigzag_to_contiguous" "$work/err"
+verdict $? "no such packed bridge: $(cat "$work/err")"
+
+# Every way to pack: lead, order, unpadded rows, sequence-major rows, sequence parallelism, replicas
+# whose gradients add up, rows that repeat or are left over, a packed axis that is the faster one.
+packs() { # packs NAME KEYS
+    cat >"$work/packed.json" <<END
+{"world_size": 8, "grids": {"e": {"order": ["tp", "dp"], "shape": {"tp": 2, "dp": 3}, "rank_offset": 1},
+  "l": {"order": ["tp", "cp", "dp"], "shape": {"tp": 2, "cp": 2, "dp": 2}}},
+ "packed_bridges": [{"name": "b", "src": "e", "dst": "l", "segments": {"cu_seqlens": [0, 6, 9, 9, 16]}, $2}]}
+END
+    right "packed $1" "$work/packed.json" b
+    right "packed $1, few peers" "$work/packed.json" b --max-peers 5
+}
+images='"images": {"cu_seqlens": [0, 3, 3, 5]}, "runs": [[0, 0, 0, 1, 3], [2, 0, 3, 3, 2]]'
+some='"images": {"cu_seqlens": [0, 3, 3, 6]}, "runs": [[0, 0, 0, 1, 3], [2, 0, 3, 3, 2], [0, 1, 1, 0, 2], [2, 0, 3, 5, 2]], "allow_unused": true, "allow_repeat": true'
+rows_first='"tensor": {"axes": ["s", "h"], "shape": {"h": 10}, "dtype": "bf16"}'
+columns_first='"tensor": {"axes": ["h", "s"], "shape": {"h": 9}, "dtype": "i8"}'
+whole='"dp": {"shard_segments": "s"}'
+cut='"cp": {"segment_zigzag": "s"}'
+packs "images" "$rows_first, $images, \"packing\": {\"src\": {\"owner\": [0, 1, 2]}, \"dst\": {\"align\": 4, \"owner\": [0, 1, 1, 1]}},
+  \"placements\": {\"src\": {$whole}, \"dst\": {$whole, $cut}}"
+packs "images, columns" "$columns_first, $images, \"packing\": {\"src\": {\"align\": 2, \"owner\": [2, 1, 0]}, \"dst\": {\"align\": 8, \"lead\": [1, 0, 3, 2], \"order\": [3, 1, 0, 2], \"owner\": [0, 0, 0, 0]}},
+  \"placements\": {\"src\": {$whole, \"tp\": {\"shard\": \"h\"}}, \"dst\": {$whole, $cut, \"tp\": {\"shard\": \"s\"}}}"
+packs "partial" "$rows_first, $images, \"partial\": [\"cp\", \"dp\"], \"packing\": {\"dst\": {\"store\": \"unpadded\", \"align\": 5}},
+  \"placements\": {\"src\": {\"dp\": {\"shard\": \"s\"}}}"
+packs "repeats" "$rows_first, $some, \"packing\": {\"dst\": {\"align\": 4}}, \"placements\": {\"src\": {\"tp\": {\"segment_shard\": \"s\"}}, \"dst\": {$cut}}"
+packs "sequence-major" "$rows_first, \"packing\": {\"src\": {\"row_order\": \"sequence\", \"cu_seqlens_padded\": [0, 8, 16, 24, 32]}, \"dst\": {\"padding\": \"keep\"}},
+  \"placements\": {\"src\": {\"dp\": {\"shard\": \"s\"}}, \"dst\": {\"cp\": {\"zigzag\": \"s\"}}}"
+
 config 8 tp=2,cp=1,pp=1,dp=4 tp=2,cp=2,pp=1,dp=2 b,h 2048,7 bf16 "$zigzag" "" ',"rows_per_sample":64'
 ends "simulate, reduced rows" 0 "$lierne" simulate "$work/config.json" -b e_to_l
 has "simulate, reduced rows" "b 2048 -> 64: samples and rows of each, with the same remainders" \

@@ -124,6 +124,26 @@ static void use_bridges(const lierne_config *config) {
     }
 }
 
+static void use_packed(const lierne_config *config) {
+    int world = lierne_config_get_world_size(config);
+    for (int i = 0; i < lierne_config_get_npacked_bridges(config); i++) {
+        const char *name = lierne_config_get_packed_bridge_name(config, i);
+        const lierne_packed_bridge_spec *images = lierne_config_get_packed_bridge(config, name);
+        const lierne_redistribute_spec *move = lierne_config_get_packed_move(config, name);
+        MUST(!images != !move && lierne_config_get_packed_layout(config, name, 1),
+             "a packed bridge by name");
+        MUST(!images || lierne_packed_bridge_check(images) == LIERNE_OK, "runs of a valid bridge");
+        int64_t shape[2], stored, owned;
+        const lierne_layout *layout = images ? images->dst : move->dst;
+        for (int r = 0; r < world && world <= MAX_WORLD; r++) {
+            MUST(lierne_layout_get_shape(shape, layout, r) == LIERNE_OK &&
+                     lierne_layout_get_elements(&stored, &owned, layout, r) == LIERNE_OK,
+                 "rows of a rank");
+            MUST(owned <= stored, "a rank owns more than it has");
+        }
+    }
+}
+
 static void run(const uint8_t *data, size_t size) {
     size_t before = lierne_mem_live();
     lierne_config *config;
@@ -134,6 +154,7 @@ static void run(const uint8_t *data, size_t size) {
     read_findings(config, status);
     if (status == LIERNE_OK) {
         use_bridges(config);
+        use_packed(config);
     }
     lierne_config_destroy(config);
     MUST(lierne_mem_live() == before, "memory left behind");

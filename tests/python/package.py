@@ -331,6 +331,14 @@ class Bridges(unittest.TestCase):
         with lierne.Context.sim(config.world_size) as world:
             plans = [lierne.Bridge.from_config(world[r], config, bridge) for r in range(len(world))]
             lierne.check_plans(plans)
+        config = lierne.Config(os.path.join(ROOT, "grids", "qwen2.5-vl-7b-packed-8.json"))
+        self.assertEqual((config.bridges, config.packed_bridges), ([], ["images_to_tokens", "zigzag_to_contiguous"]))
+        with lierne.Context.sim(config.world_size) as world:
+            plans = [lierne.PackedBridge.from_config(world[r], config, "images_to_tokens") for r in range(len(world))]
+            lierne.check_plans(plans)
+            self.assertEqual(plans[3].shapes(), ((900, 3584), (2176, 3584)))
+            with self.assertRaisesRegex(KeyError, "no packed bridge 'zigzag_to_contiguous' with images"):
+                lierne.PackedBridge.from_config(world[0], config, "zigzag_to_contiguous")
         bad = os.path.join(ROOT, "grids", "bad", "order-missing-dim.json")
         with self.assertRaises(lierne.errors.ConfigError) as caught:
             lierne.Config(bad)

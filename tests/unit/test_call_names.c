@@ -128,6 +128,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_layout_get_boxes, NULL, 0, NULL, NULL, 0);
     BAD(lierne_bridge_check, &bridge);
     BAD(lierne_bridge_check_grids, NULL);
+    BAD(lierne_packed_bridge_check, NULL);
     BAD(lierne_layout_create_bridge, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
         &(lierne_layout *){NULL}, &bridge);
     BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);

@@ -69,9 +69,7 @@ static lierne_status take_spec(lierne_packed_bridge_spec *spec,
     return check_capacity(spec);
 }
 
-static lierne_status check_side(const lierne_layout *layout, const char *name,
-                                const lierne_context *context) {
-    char grid[24];
+static lierne_status check_side(const lierne_layout *layout, const char *name) {
     if (!layout->packed) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s has no packing: both sides of a packed bridge need one", name);
@@ -81,6 +79,12 @@ static lierne_status check_side(const lierne_layout *layout, const char *name,
                            "%s has a PARTIAL dim: contributions to gradients are partial_dims",
                            name);
     }
+    return LIERNE_OK;
+}
+
+static lierne_status check_ranks(const lierne_layout *layout, const char *name,
+                                 const lierne_context *context) {
+    char grid[24];
     if (layout->world != context->members.world) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grid of %s has a world of %d ranks, the context one of %d: they "
@@ -91,10 +95,9 @@ static lierne_status check_side(const lierne_layout *layout, const char *name,
     return lierne_context_check_ranks(context, grid, layout->offset, layout->nranks);
 }
 
-static lierne_status check_layouts(const lierne_packed_bridge_spec *spec,
-                                   const lierne_context *context) {
-    LIERNE_TRY(check_side(spec->src, "src", context));
-    LIERNE_TRY(check_side(spec->dst, "dst", context));
+static lierne_status check_layouts(const lierne_packed_bridge_spec *spec) {
+    LIERNE_TRY(check_side(spec->src, "src"));
+    LIERNE_TRY(check_side(spec->dst, "dst"));
     int a = spec->src->packed->axis, b = spec->dst->packed->axis;
     if (a != b) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
@@ -253,27 +256,50 @@ static lierne_status check_sums(const lierne_packed_bridge_spec *spec) {
                : LIERNE_OK;
 }
 
+/* All checks that need no context; s is then filled in. */
+static lierne_status check_all(sides *s, const lierne_packed_bridge_spec *spec,
+                               const lierne_joints_rules *rules) {
+    LIERNE_TRY(check_layouts(spec));
+    LIERNE_TRY(check_sums(spec));
+    LIERNE_TRY(join_layouts(s, spec, rules));
+    return s->joints.repeats && spec->routing == LIERNE_ROUTING_BALANCED
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "routing is BALANCED, and rows go to several tokens: must be AUTO or "
+                             "DIRECT")
+               : LIERNE_OK;
+}
+
+static lierne_joints_rules rules_of(const lierne_packed_bridge_spec *spec) {
+    return (lierne_joints_rules){.unused = spec->allow_unused != 0,
+                                 .repeat = spec->allow_repeat != 0};
+}
+
 static lierne_status plan_bridge(lierne_plan_parts *parts, const lierne_context *context,
                                  const lierne_packed_bridge_spec *spec, sides *s) {
-    const lierne_joints_rules rules = {.unused = spec->allow_unused != 0,
-                                       .repeat = spec->allow_repeat != 0};
-    LIERNE_TRY(check_layouts(spec, context));
-    LIERNE_TRY(check_sums(spec));
-    LIERNE_TRY(join_layouts(s, spec, &rules));
+    const lierne_joints_rules rules = rules_of(spec);
+    LIERNE_TRY(check_all(s, spec, &rules));
+    LIERNE_TRY(check_ranks(spec->src, "src", context));
+    LIERNE_TRY(check_ranks(spec->dst, "dst", context));
     parts->kind = "packed_bridge";
     parts->dtype = spec->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
-    if (s->joints.repeats && spec->routing == LIERNE_ROUTING_BALANCED) {
-        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "routing is BALANCED, and rows go to several tokens: must be AUTO or "
-                           "DIRECT");
-    }
     parts->side[LIERNE_DIRECTION_FORWARD].partial = true;
     return spec->max_segments > 0 || s->joints.repeats ? plan_tables(parts, context, spec, &rules)
                                                        : plan_layouts(parts, context, spec, s);
+}
+
+lierne_status lierne_packed_bridge_check(const lierne_packed_bridge_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_packed_bridge_spec spec;
+    sides s = {0};
+    LIERNE_TRY(take_spec(&spec, given));
+    const lierne_joints_rules rules = rules_of(&spec);
+    lierne_status status = check_all(&s, &spec, &rules);
+    lierne_joints_destroy(&s.joints);
+    return status;
 }
 
 lierne_status lierne_plan_create_packed_bridge(lierne_plan **out, lierne_context *context,

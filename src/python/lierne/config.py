@@ -52,7 +52,7 @@ def check(path: typing.Union[str, os.PathLike[str]]) -> typing.List[Diagnostic]:
 
 
 class Config:
-    """A configuration file: `grids` and `bridges` by name, `world_size`, `nodes`, `diagnostics` (its
+    """A configuration file: `grids`, `bridges` and `packed_bridges` by name, `world_size`, `nodes`, `diagnostics` (its
     warnings). Raises errors.SyntaxError or ConfigError, with every diagnostic in the message and in
     the exception's `diagnostics`."""
 
@@ -72,6 +72,8 @@ class Config:
             self.grids[text(name)] = Grid._borrowed(grid, self)
         self.bridges = [text(lib.lierne_config_get_bridge_name(self._handle, i))
                         for i in range(lib.lierne_config_get_nbridges(self._handle))]
+        self.packed_bridges = [text(lib.lierne_config_get_packed_bridge_name(self._handle, i))
+                               for i in range(lib.lierne_config_get_npacked_bridges(self._handle))]
         nodes = lib.lierne_config_get_nodes(self._handle)
         self.nodes = list(nodes[0:self.world_size]) if nodes else None
         links = lib.lierne_config_get_links(self._handle)

@@ -20,6 +20,7 @@ from lierne.packing import read_runs, update_segments
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
 
 if typing.TYPE_CHECKING:
+    from lierne.config import Config
     from lierne.context import Context
     from lierne.grid import Layout
     from lierne.packing import Packing
@@ -80,6 +81,17 @@ class PackedBridge(Plan):
                     routing=choice("routing", routing, ROUTINGS), group=group_handle(group),
                     max_segments=max_segments, max_rows=max_rows, max_runs=max_runs, max_peers=max_peers)
         super().__init__(context, lib.lierne_plan_create_packed_bridge, handle(context, "context"), spec.at)
+
+    @classmethod
+    def from_config(cls, context: Context, config: Config, name: str) -> PackedBridge:
+        """The packed bridge of a configuration file (lierne.Config), one with images."""
+        bridge = lib.lierne_config_get_packed_bridge(config._handle, name.encode())
+        if not bridge:
+            raise KeyError(f"the file has no packed bridge {name!r} with images (it has "
+                           f"{', '.join(config.packed_bridges)})")
+        plan = cls.__new__(cls)
+        Plan.__init__(plan, context, lib.lierne_plan_create_packed_bridge, handle(context, "context"), bridge)
+        return plan
 
     def update(self, src: Packing, dst: Packing, runs: Integers) -> None:
         """The next images (src), segments (dst) and runs. Local: all ranks give the same between the same

@@ -51,6 +51,7 @@ static int parse(run_state *run, int argc) {
         {"trace", 0, &run->trace, NULL, NULL},
     };
     run->bridge.formats = formats;
+    run->bridge.takes_packed = true;
     run->rounds = ROUNDS;
     run->warmup = WARMUP;
     int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options,
@@ -118,7 +119,7 @@ static int prepare_run(run_state *run, int argc) {
                  : status;
     status = status < 0 ? check_world(run) : status;
     status = run_worst(run, status);
-    if (status < 0 && !form_is_exact(&run->bridge.spec)) {
+    if (status < 0 && !run->bridge.packed && !form_is_exact(&run->bridge.spec)) {
         return run->rank == 0
                    ? tool_usage(run->argv, "dtype u8 holds the sum of at most %d cp ranks",
                                 FORM_NOTHING - 1)
@@ -135,11 +136,14 @@ static bool is_rejection(lierne_status status) {
 
 static bool plan(run_state *run, tool_algorithm algorithm) {
     run_method *method = &run->methods[algorithm];
-    if (run->bridge.algorithm && run->bridge.method != algorithm) {
+    const tool_packed *packed = run->bridge.packed;
+    if ((packed && algorithm != TOOL_DIRECT) ||
+        (run->bridge.algorithm && run->bridge.method != algorithm)) {
         return true;
     }
     lierne_status status =
-        tool_bridge_plan(&method->plan, run->context, &run->bridge.spec, algorithm);
+        packed ? packed_plan(&method->plan, run->context, packed)
+               : tool_bridge_plan(&method->plan, run->context, &run->bridge.spec, algorithm);
     if (algorithm != TOOL_DIRECT && !run->bridge.algorithm && is_rejection(status)) {
         snprintf(method->rejection, sizeof method->rejection, "%s", tool_reason());
         return true;
@@ -148,7 +152,7 @@ static bool plan(run_state *run, tool_algorithm algorithm) {
 }
 
 static int open_buffers(run_state *run) {
-    bool memory = verify_rank_open(&run->buffers, &run->bridge.spec, run->rank);
+    bool memory = verify_rank_open(&run->buffers, &run->bridge.spec, run->bridge.packed, run->rank);
     bool fits = true;
     for (int a = 0; memory && a < RUN_ALGORITHMS; a++) {
         for (int d = LIERNE_DIRECTION_FORWARD;
@@ -172,10 +176,15 @@ static void close_size(run_state *run) {
         run->methods[a] = (run_method){0};
     }
     verify_rank_close(&run->buffers);
+    packed_close(&run->bridge.own_packed);
 }
 
 /* Plans, checks and times the bridge at one size. Returns -1, or an exit status. */
 static int run_size(run_state *run) {
+    tool_packed *packed = run->bridge.packed;
+    if (packed && !run_all_ok(run, packed_open(packed, run->sweep.shape[!packed_axis(packed)]))) {
+        return TOOL_INVALID;
+    }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         if (!plan(run, (tool_algorithm)a)) {
             return TOOL_INVALID;

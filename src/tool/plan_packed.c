@@ -1,0 +1,198 @@
+/* lierne plan of a packed bridge: an example microbatch. What a reader wants to know of it is how
+ * many rows each rank has, gets and gives away, and how much of it is padding. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { MOST_RANKS = 64 };
+
+typedef struct packed_rank {
+    int64_t rows[2]; /* of its buffers, padding included */
+    int64_t sent[2]; /* bytes, by direction */
+    int64_t received[2];
+} packed_rank;
+
+typedef struct packed_plan_summary {
+    plan_summary base;
+    const tool_packed *packed;
+    packed_rank *ranks;
+} packed_plan_summary;
+
+static lierne_status count_rank(packed_plan_summary *s, const lierne_plan *plan, int rank) {
+    packed_rank *r = &s->ranks[rank];
+    int64_t shape[2] = {0};
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
+        lierne_report report = {.size = sizeof report};
+        lierne_status status = lierne_layout_get_shape(shape, s->packed->layouts[d], rank);
+        r->rows[d] = shape[packed_axis(s->packed)];
+        if (status == LIERNE_OK) {
+            status = lierne_plan_get_report(&report, plan, (lierne_direction)d);
+        }
+        if (status != LIERNE_OK) {
+            return status;
+        }
+        r->sent[d] = report.sent_bytes;
+        r->received[d] = report.received_bytes;
+    }
+    return LIERNE_OK;
+}
+
+static int plan_ranks(packed_plan_summary *s, lierne_sim *sim, char **argv) {
+    lierne_status status = LIERNE_OK;
+    int world = s->base.bridge->world;
+    for (int rank = 0; rank < world && status == LIERNE_OK; rank++) {
+        lierne_plan *plan;
+        tool_progress(argv, "planning", rank, world);
+        status = packed_plan(&plan, lierne_sim_get_context(sim, rank), s->packed);
+        for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
+             d++) {
+            status = plan_add_cost(&s->base, plan, (lierne_direction)d);
+        }
+        if (status == LIERNE_OK) {
+            status = count_rank(s, plan, rank);
+        }
+        if (status != LIERNE_OK) {
+            tool_failed(argv);
+        }
+        lierne_plan_destroy(plan);
+    }
+    tool_progress_end();
+    return status == LIERNE_OK ? TOOL_VALID : TOOL_INVALID;
+}
+
+static int64_t delivered_tokens(const tool_packed *packed) {
+    int64_t n = 0;
+    for (int64_t t = 0; t < packed_tokens(packed, 1); t++) {
+        n += packed->rows[t] >= 0;
+    }
+    return n;
+}
+
+static void print_side(const packed_plan_summary *s, int side) {
+    const tool_bridge *bridge = s->base.bridge;
+    const lierne_layout_spec *spec = s->packed->given[side];
+    const char *name = side ? lierne_config_get_bridge_dst(bridge->config, bridge->name)
+                            : lierne_config_get_bridge_src(bridge->config, bridge->name);
+    bool images = side == 0 && s->packed->images;
+    int64_t tokens = packed_tokens(s->packed, side), padded = packed_padded_rows(s->packed, side);
+    plan_print_grid(name, spec->grid, spec->view);
+    printf("  %-10s %" PRId64 " %s of %" PRId64 " %s", "", spec->segments->nsegments,
+           images ? "images" : "segments", tokens, images ? "rows" : "tokens");
+    if (padded > tokens) {
+        printf(", padded to %" PRId64 " rows", padded);
+    }
+    printf("\n");
+}
+
+static void print_direction(const packed_plan_summary *s, int d) {
+    const plan_cost *cost = &s->base.cost[d];
+    printf("%-8s %16" PRId64 " %16" PRId64 " %16" PRId64 " %16" PRId64 " %9" PRId64 " %6" PRId64
+           "\n",
+           d ? "adjoint" : "forward", cost->received_bytes, cost->min_bytes, cost->max_rank_bytes,
+           cost->max_rank_sent, cost->messages, cost->stages);
+}
+
+static void print_ranks(const packed_plan_summary *s) {
+    int world = s->base.bridge->world;
+    int end = s->base.all || world <= MOST_RANKS ? world : MOST_RANKS;
+    printf("\n%sRows of each rank with padding, and bytes that go to and come from others%s\n",
+           tool_paint(stdout, TOOL_HEAD), tool_paint(stdout, TOOL_PLAIN));
+    printf("%6s %10s %12s %14s %14s %14s %14s\n", "rank", "source", "destination", "sent",
+           "received", "adjoint sent", "received");
+    for (int r = 0; r < end; r++) {
+        const packed_rank *at = &s->ranks[r];
+        printf("%6d %10" PRId64 " %12" PRId64 " %14" PRId64 " %14" PRId64 " %14" PRId64
+               " %14" PRId64 "\n",
+               r, at->rows[0], at->rows[1], at->sent[0], at->received[0], at->sent[1],
+               at->received[1]);
+    }
+    if (end < world) {
+        printf("   ... %d more (--all)\n", world - end);
+    }
+}
+
+static void print_text(const packed_plan_summary *s) {
+    const tool_packed *packed = s->packed;
+    printf("packed bridge ");
+    tool_print_text(stdout, s->base.bridge->name);
+    printf(", world of %d rank%s\n", s->base.bridge->world, s->base.bridge->world == 1 ? "" : "s");
+    print_side(s, 0);
+    print_side(s, 1);
+    printf("  %-10s %" PRId64 " element%s of %s in a row\n", "tensor", packed_hidden(packed),
+           packed_hidden(packed) == 1 ? "" : "s", lierne_dtype_name(packed->specs[0].dtype));
+    if (packed->images) {
+        printf("  %-10s %" PRId64 " bring %" PRId64 " of %" PRId64 " tokens their rows\n", "runs",
+               packed->images->nruns, delivered_tokens(packed), packed_tokens(packed, 1));
+    }
+    print_ranks(s);
+    printf("\n%sBytes of one execution, all ranks together%s\n", tool_paint(stdout, TOOL_HEAD),
+           tool_paint(stdout, TOOL_PLAIN));
+    printf("%-8s %16s %16s %16s %16s %9s %6s\n", "", "received", "minimum", "most on a rank",
+           "most sent by one", "messages", "stages");
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
+        print_direction(s, d);
+    }
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
+        plan_print_peers(d, &s->base.cost[d]);
+    }
+}
+
+static void print_list(const packed_plan_summary *s, const char *key, size_t offset, int d) {
+    printf(",\"%s\":[", key);
+    for (int r = 0; r < s->base.bridge->world; r++) {
+        const int64_t *numbers = (const int64_t *)((const char *)&s->ranks[r] + offset);
+        printf("%s%" PRId64, r ? "," : "", numbers[d]);
+    }
+    printf("]");
+}
+
+static void print_json(const packed_plan_summary *s) {
+    const tool_packed *packed = s->packed;
+    printf("{\"bridge\":");
+    tool_print_string(stdout, s->base.bridge->name);
+    printf(",\"world\":%d,\"packed\":true", s->base.bridge->world);
+    for (int side = 0; side < 2; side++) {
+        printf(",\"%s\":{\"segments\":%" PRId64 ",\"tokens\":%" PRId64 ",\"padded_rows\":%" PRId64,
+               side ? "dst" : "src", packed->given[side]->segments->nsegments,
+               packed_tokens(packed, side), packed_padded_rows(packed, side));
+        print_list(s, "rows", offsetof(packed_rank, rows), side);
+        printf("}");
+    }
+    printf(",\"delivered_tokens\":%" PRId64, delivered_tokens(packed));
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
+        const plan_cost *cost = &s->base.cost[d];
+        printf(",\"%s\":{\"bytes\":%" PRId64 ",\"max_rank_bytes\":%" PRId64
+               ",\"min_bytes\":%" PRId64 ",\"messages\":%" PRId64
+               ",\"max_rank_sent_bytes\":%" PRId64 ",\"stages\":%" PRId64 ",\"most_peers\":%" PRId64
+               ",\"forwarded_bytes\":%" PRId64,
+               d ? "adjoint" : "forward", cost->received_bytes, cost->max_rank_bytes,
+               cost->min_bytes, cost->messages, cost->max_rank_sent, cost->stages, cost->most_peers,
+               cost->forwarded_bytes);
+        print_list(s, "sent_bytes", offsetof(packed_rank, sent), d);
+        print_list(s, "received_bytes", offsetof(packed_rank, received), d);
+        printf("}");
+    }
+    printf("}\n");
+}
+
+int plan_print_packed(tool_bridge *bridge, bool all, char **argv) {
+    packed_plan_summary s = {.base = {.bridge = bridge, .only = -1, .all = all},
+                             .packed = bridge->packed};
+    int status = TOOL_INVALID;
+    if (packed_open(bridge->packed, packed_given_hidden(bridge->packed)) != LIERNE_OK) {
+        tool_failed(argv);
+        return status;
+    }
+    lierne_sim *sim = tool_bridge_sim(bridge, argv);
+    s.ranks = calloc((size_t)bridge->world, sizeof *s.ranks);
+    if (sim && s.ranks) {
+        status = plan_ranks(&s, sim, argv);
+    }
+    lierne_sim_destroy(sim);
+    if (status == TOOL_VALID) {
+        (bridge->json ? print_json : print_text)(&s);
+    }
+    free(s.ranks);
+    return status;
+}
