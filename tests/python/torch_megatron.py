@@ -216,6 +216,78 @@ def extended_takes_pipeline_stages():
         bridge.destroy()
 
 
+def packed_microbatch(images, segments, places):
+    """PackedSeqParams with segments padded to multiples of 4, boundaries of images, runs, token ids."""
+    def cu(lengths):
+        return torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32)
+    ids = torch.zeros(sum(segments), dtype=torch.int64)
+    for image, (segment, position) in enumerate(places):
+        first = sum(segments[:segment]) + position
+        ids[first:first + images[image]] = 9
+    padded = cu([-(-n // 4) * 4 for n in segments])
+    return {"cu_seqlens_q": cu(segments), "cu_seqlens_q_padded": padded, "qkv_format": "thd"}, cu(images), ids
+
+
+def token_rows(segments, owners, dp_rank, cp_rank):
+    """The token of each row of a rank with cp 2, counted out; -1 for padding."""
+    rows, first = [], 0
+    for n, owner in zip(segments, owners):
+        width = -(-n // 4)
+        for chunk in (cp_rank, 3 - cp_rank):
+            rows += [first + j if j < n else -1 for j in range(chunk * width, (chunk + 1) * width)] \
+                if owner == dp_rank else []
+        first += n
+    return np.array(rows, np.int64)
+
+
+@test
+def extended_takes_packed_sequences():
+    """Encoder dp 4 (or tp 2, pp 2), LLM cp 2 and dp 2 (or pp 2): image rows stand at their tokens, text rows of
+    `into` stay; gradients come back from the one cp rank that has the token."""
+    steps = [([3, 5, 2], [9, 6, 13], [(0, 2), (1, 0), (2, 1)], [2, 0, 3], [1, 0, 1]),
+             ([4, 1], [5, 3, 11, 2], [(0, 0), (2, 6)], [1, 1], [0, 1, 0, 0])]
+    capacity = {"hidden": 3, "dtype": torch.float64, "max_segments": 8, "max_rows": 64, "max_runs": 8}
+    for src, dst in (([1, 1, 1, 4], [1, 2, 1, 2]), ([2, 1, 2, 1], [1, 2, 2, 1])):
+        grids = grids_of(src, dst)
+        at = [grid.grid.coords(dist.get_rank()) for grid in grids]
+        bridge = ColocatedBridgeCommunicator(*grids, extended=True, packed=capacity)
+        for images, segments, places, image_owner, segment_owner in steps:
+            params, cu, ids = packed_microbatch(images, segments, places)
+            image_owner = [n % src[3] for n in image_owner]
+            segment_owner = [n % dst[3] for n in segment_owner]
+            owners = [image_owner if src[3] > 1 else None, segment_owner if dst[3] > 1 else None]
+            bridge.update_packed(params, cu, *owners, input_ids=ids, image_id=9)
+            mine = [k for k, owner in enumerate(image_owner)
+                    if owner == at[0]["dp"] and at[0]["pp"] == src[2] - 1]
+            numbers = [row for k in mine for row in range(int(cu[k]), int(cu[k + 1]))]
+            x = torch.tensor(numbers, dtype=torch.float64)[:, None].add(torch.arange(1., 4)).requires_grad_()
+            tokens = token_rows(segments, segment_owner, at[1]["dp"], at[1]["cp"])
+            tokens = tokens if at[1]["pp"] == 0 else tokens[:0]
+            into = torch.full((len(tokens), 1, 3), -7., dtype=torch.float64, requires_grad=True)
+            y = bridge.communicate(x if numbers else None, into=into)
+            row_of = {}
+            for k, (segment, position) in enumerate(places):
+                for j in range(images[k]):
+                    row_of[sum(segments[:segment]) + position + j] = int(cu[k]) + j
+            expected = torch.tensor([[row_of[t] + c if t in row_of else -7. for c in (1, 2, 3)] for t in tokens],
+                                    dtype=torch.float64).reshape(-1, 1, 3)
+            same(y.detach(), expected)
+            y.backward(-expected - 100)
+            if numbers:
+                same(x.grad, -x.detach() - 100)
+            same(into.grad.ne(0).any(-1).flatten(), torch.tensor([t not in row_of for t in tokens], dtype=torch.bool))
+        bridge.destroy()
+    raises(ValueError, "packed need extended=True", ColocatedBridgeCommunicator, *grids_of([1, 1, 1, 4], [1, 1, 1, 4]),
+           packed=capacity)
+    raises(ValueError, "packed lacks ['max_runs']", ColocatedBridgeCommunicator,
+           *grids_of([1, 1, 1, 4], [1, 1, 1, 4]), extended=True,
+           packed={name: value for name, value in capacity.items() if name != "max_runs"})
+    plain = ColocatedBridgeCommunicator(*grids_of([1, 1, 1, 4], [1, 1, 1, 4]), extended=True)
+    raises(ValueError, "update_packed needs packed", plain.update_packed, None, [0])
+    raises(ValueError, "into needs packed", lambda: plain.communicate(torch.ones(1, 1, 1), into=torch.ones(1)))
+    plain.destroy()
+
+
 @test
 def owners_of_the_gradient():
     """Rows that a cp rank does not own are not read; each row has the value of its owner."""

@@ -12,6 +12,7 @@ import lierne
 import lierne.torch
 from lierne._library import Spec, ffi, lib, make
 from lierne.megatron.colocated_moves import Moves
+from lierne.megatron.colocated_packed import PackedMoves
 from lierne.megatron.grid import destroy_group, grid_of, groups_of, sizes_of
 
 
@@ -45,21 +46,29 @@ class ColocatedBridgeCommunicator:
     "partial", "zigzag", "contiguous" or "rows", as lierne.Bridge. src_placements: as lierne.Bridge; where
     the source has cp, by default zigzag chunks of the sequence. variable_rows: the batch axis has the rows
     of all samples of a dp rank, of which communicate gets the counts. A source with pipeline stages gives
-    its tensor on the last, a destination gets it on the first; other ranks give None and get an empty one."""
+    its tensor on the last, a destination gets it on the first; other ranks give None and get an empty one.
+    packed: a mapping with hidden, dtype, max_segments, max_rows, max_runs (and partial, allow_unused, allow_repeat,
+    max_peers) of lierne.torch.PackedBridge: image rows go to their tokens in packed sequences (THD), which the
+    destination's cp cuts in zigzag chunks; update_packed describes each microbatch."""
 
     def __init__(self, src_grid: typing.Any, dest_grid: typing.Any, src_module_name: typing.Optional[str] = "src",
                  dest_module_name: typing.Optional[str] = "dest",
                  dim_mapping: typing.Optional[typing.Mapping[str, int]] = None, *, extended: bool = False,
                  algorithm: str = "direct", gradient_owner: str = "partial", src_placements: typing.Any = None,
-                 variable_rows: bool = False) -> None:
+                 variable_rows: bool = False,
+                 packed: typing.Optional[typing.Mapping[str, typing.Any]] = None) -> None:
         self.src_grid, self.dest_grid = src_grid, dest_grid
         self.src_module_name, self.dest_module_name = src_module_name, dest_module_name
         self.dim_mapping = dim_mapping or {"b": 0, "s": 1, "h": 2}
         self.extended, self.algorithm, self.gradient_owner = extended, algorithm, gradient_owner
         self.current_rank = dist.get_rank()
-        if not extended and (gradient_owner != "partial" or src_placements or variable_rows):
-            raise ValueError("ColocatedBridgeCommunicator: gradient_owner, src_placements and variable_rows "
-                             "need extended=True")
+        if not extended and (gradient_owner != "partial" or src_placements or variable_rows or packed):
+            raise ValueError("ColocatedBridgeCommunicator: gradient_owner, src_placements, variable_rows and "
+                             "packed need extended=True")
+        if packed and (gradient_owner != "partial" or src_placements or variable_rows or algorithm != "direct"):
+            raise ValueError("ColocatedBridgeCommunicator: packed goes with no other option: packed sequences "
+                             "say themselves who has what")
+        self._packed = bool(packed)
         self._validate_grids()
         self._read_sizes()
         self.rank_to_src_pos, self.rank_to_dest_coords = {}, {}
@@ -69,7 +78,7 @@ class ColocatedBridgeCommunicator:
         self.gather_group_ranks, self.gather_pg = [], None
         if self.direction is not BridgeDirection.EQUAL:
             self._create_gather_groups()
-        self._moves = Moves(self, src_placements, variable_rows)
+        self._moves = PackedMoves(self, packed) if packed else Moves(self, src_placements, variable_rows)
 
     def _validate_grids(self):
         """Megatron-LM's checks, in its order."""
@@ -169,14 +178,33 @@ class ColocatedBridgeCommunicator:
         size = batch_size // self.scale
         return SliceInfo(start=side[self.current_rank][0] % self.scale * size, size=size)
 
-    def communicate(self, tensor: torch.Tensor, *, rows: typing.Any = None,
-                    row_owner: typing.Any = None) -> torch.Tensor:
+    def update_packed(self, packed_seq_params: typing.Any, images: typing.Any, image_owner: typing.Any = None,
+                      segment_owner: typing.Any = None, *, runs: typing.Any = None, input_ids: typing.Any = None,
+                      image_id: typing.Optional[int] = None) -> None:
+        """The next microbatch of a bridge with packed, as lierne.torch.PackedBridge.update: local, and alike on
+        all ranks. image_owner, segment_owner: source and destination dp rank of each."""
+        if not self._packed:
+            raise ValueError("ColocatedBridgeCommunicator: update_packed needs packed")
+        self._moves.bridge.update(packed_seq_params, images, image_owner, segment_owner, runs=runs,
+                                  input_ids=input_ids, image_id=image_id)
+
+    def communicate(self, tensor: torch.Tensor, *, rows: typing.Any = None, row_owner: typing.Any = None,
+                    into: typing.Optional[torch.Tensor] = None) -> torch.Tensor:
         """The destination's samples of this rank, from those of the source's dp rank. Differentiable.
         All ranks of the grids call, forward and backward. Raises ValueError as get_slice_info.
 
         rows (variable_rows): rows of each sample of this source dp rank; by default the tensor's attribute
         _mimo_bridge_split_sizes, Megatron-LM's own. Dp ranks of the destination share the samples, the
-        first ones get one more. row_owner (gradient_owner "rows"): as lierne.Bridge, on all ranks alike."""
+        first ones get one more. row_owner (gradient_owner "rows"): as lierne.Bridge, on all ranks alike.
+
+        packed: tensor has this rank's image rows (None: none; its backward runs all the same), the result this rank's tokens; into: the embeddings whose text
+        rows stay (None: zeros)."""
+        if self._packed:
+            if rows is not None or row_owner is not None:
+                raise ValueError("communicate: rows and row_owner are not of packed sequences: update_packed")
+            return self._moves.move(tensor, into)
+        if into is not None:
+            raise ValueError("communicate: into needs packed")
         if self.is_fan_out() and not self.extended:
             self.get_slice_info(tensor.shape[self.dim_mapping["b"]])
         return self._moves.move(tensor, rows, row_owner)

@@ -117,7 +117,8 @@ class PackedBridge:
     """Image rows of an encoder to their tokens in an LLM's packed sequence, which its dims cut; gradients
     back. src, dst: meshes or grids; images lie on the encoder's dim src_dim by image_owner, segments on the
     LLM's dst_dim by segment_owner, and each segment is cut in zigzag chunks over cut. A dim that is not there,
-    or of size 1, needs no owner. partial: names of dims of dst whose ranks each have a contribution to the
+    or of size 1, needs no owner. Of pipeline stages (dim pp) the encoder's last has the images, the LLM's first gets
+    them. partial: names of dims of dst whose ranks each have a contribution to the
     gradient (as tensor parallelism without a sum). max_peers: as lierne.Redistribute. Construction is collective over the context; update is
     local, with equal arguments on all ranks between the same two calls. After it, `tokens` is the number of the
     token in each row of this rank's output, -1 for padding (to cut labels and positions alike), and `mask` says
@@ -137,6 +138,10 @@ class PackedBridge:
             self._cuts[1][dst_dim] = lierne.ShardSegments(0)
         if cut in self._grid.dims():
             self._cuts[1][cut] = lierne.SegmentZigzag(0)
+        for side, (mesh, stage) in enumerate(((own, -1), (self._grid, 0))):
+            stages = mesh.dims().get("pp", 1)
+            if stages > 1:  # the last stage of the encoder, the first of the LLM
+                self._cuts[side]["pp"] = lierne.At(stage % stages)
         layouts = [self._layout(mesh, cuts, lierne.Packing([0], owner=[] if self._owned(side) else None))
                    for side, (mesh, cuts) in enumerate(zip((own, self._grid), self._cuts))]
         self.plan = lierne.PackedBridge(context, *layouts, allow_unused=allow_unused, allow_repeat=allow_repeat,
