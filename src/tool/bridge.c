@@ -114,8 +114,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
 static int find_packed(tool_bridge *bridge, char **argv) {
     tool_packed *packed = &bridge->own_packed;
     if (!bridge->takes_packed) {
-        return tool_usage(argv, "'%s' is a packed bridge: plan, simulate and run take it",
-                          bridge->name);
+        return tool_usage(argv, "'%s' is a packed bridge, which this does not take", bridge->name);
     }
     if (bridge->routing || bridge->algorithm) {
         return tool_usage(argv, "'%s' is a packed bridge: without --routing and --algorithm",

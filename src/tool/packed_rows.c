@@ -24,6 +24,10 @@ int packed_axis(const tool_packed *packed) {
     return packed->given[0]->packed_axis;
 }
 
+const char *packed_axis_name(const tool_packed *packed, int axis) {
+    return axis == packed_axis(packed) ? "s" : "h";
+}
+
 int64_t packed_given_hidden(const tool_packed *packed) {
     return packed->given[0]->naxes == 2 ? packed->given[0]->shape[!packed_axis(packed)] : 1;
 }

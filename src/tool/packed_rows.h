@@ -33,6 +33,7 @@ void packed_close(tool_packed *packed);
 
 /* The axis that is packed, the other one, and its size; 1 where there is none. */
 int packed_axis(const tool_packed *packed);
+const char *packed_axis_name(const tool_packed *packed, int axis); /* "s" or "h" */
 int64_t packed_hidden(const tool_packed *packed);
 int64_t packed_given_hidden(const tool_packed *packed); /* of the file */
 /* The least size of the other axis that is cut as the given one. */

@@ -50,6 +50,23 @@ printf '%s\n' '{"world_size": 3, "grids": {
  "bridges": [{"name": "<&>", "src": "<b>&\"\\x", "dst": "l", "batch": "b",
  "tensor": {"axes": ["b", "h"], "shape": {"b": 5, "h": 8}, "dtype": "f32"}, "gradient": {"owner": "partial"}}]}' >"$work/odd.json"
 cp "$work/odd.json" "$work/<&>"$'\033'.json
+# Packed bridges: what the bars say, in words; what moves, as of any other.
+packed=grids/qwen2.5-vl-7b-packed-8.json
+ends "packed rows, text" 0 rows $packed -b images_to_tokens --format text
+has "packed rows, text" "$work/out" "source rank 3: image 3[0:900]" \
+    "destination rank 6: image 3[494:900] 7 text image 4[0:576] 7 text image 5[0:32] image 7[77:160] 3 text image 7[160:258] 168 text" \
+    "64 text image 6[0:433] 497 text"
+ends "packed move, text" 0 rows $packed -b zigzag_to_contiguous --format text
+has "packed move, text" "$work/out" "destination rank 0: segment 0[0:1616] segment 1[0:560]"
+ends "packed stages, text" 0 stages $packed -b zigzag_to_contiguous --max-peers 4 --format text
+has "packed stages, text" "$work/out" "rank 0               -> rank 2               8.1 MiB, 3 messages"
+for picture in mesh matrix stages; do
+    ends "$picture, packed" 0 $picture $packed -b images_to_tokens
+done
+ends "ranks, packed" 2 ranks $packed -b images_to_tokens
+has "ranks, packed" "$work/err" "is a packed bridge, which this does not take"
+ends "packed rows in DOT" 2 rows $packed -b images_to_tokens --format dot
+
 n=0
 for picture in mesh ranks matrix rows stages; do
     ends "$picture, 4096 ranks" 0 $picture "$work/large.json" -b e_to_l --routing direct

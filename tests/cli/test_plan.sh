@@ -335,7 +335,6 @@ ends "packed bridge and rank" 2 "$lierne" plan $packed -b images_to_tokens --ran
 ends "packed bridge and algorithm" 2 "$lierne" plan $packed -b images_to_tokens --algorithm leader
 grep -qF "is a packed bridge: without --routing and --algorithm" "$work/err"
 verdict $? "packed bridge and algorithm: $(cat "$work/err")"
-ends "packed bridge drawn" 2 "$lierne" draw rows $packed -b images_to_tokens
 ends "no such packed bridge" 2 "$lierne" plan $packed -b none
 grep -qF "which has: images_to_tokens, zigzag_to_contiguous" "$work/err"
 verdict $? "no such packed bridge: $(cat "$work/err")"

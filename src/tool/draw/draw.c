@@ -15,7 +15,7 @@ static const char help[] =
     "  mesh     nodes, GPUs and their coordinates; all grids without --bridge\n"
     "  ranks    the ranks of the grids as tables, side by side, coloured by samples\n"
     "  matrix   how many bytes each rank sends to each\n"
-    "  rows     which dp rank sends what to which\n"
+    "  rows     which dp rank sends what to which; of a packed bridge, the rows of each rank\n"
     "  stages   the stages of the plan\n"
     "  timeline the operations of a run, from its trace in the Chrome format (LIERNE_TRACE)\n"
     "\n"
@@ -40,15 +40,16 @@ static const char help[] =
 static const struct picture {
     const char *name;
     bool traffic; /* of a plan, so a bridge is needed */
+    bool packed;  /* a packed bridge has it, too */
     void (*svg)(const draw_task *task, svg *s);
     void (*dot)(const draw_task *task); /* NULL: no such form */
     void (*text)(const draw_task *task);
 } pictures[] = {
-    {"mesh", false, draw_mesh, draw_mesh_dot, draw_mesh_text},
-    {"ranks", false, draw_ranks, NULL, draw_ranks_text},
-    {"matrix", true, draw_matrix, NULL, draw_matrix_text},
-    {"rows", true, draw_rows, draw_rows_dot, draw_rows_text},
-    {"stages", true, draw_stages, draw_stages_dot, draw_stages_text},
+    {"mesh", false, true, draw_mesh, draw_mesh_dot, draw_mesh_text},
+    {"ranks", false, false, draw_ranks, NULL, draw_ranks_text},
+    {"matrix", true, true, draw_matrix, NULL, draw_matrix_text},
+    {"rows", true, true, draw_rows, draw_rows_dot, draw_rows_text},
+    {"stages", true, true, draw_stages, draw_stages_dot, draw_stages_text},
 };
 
 static const char *const formats[] = {"svg", "dot", "text", NULL};
@@ -65,10 +66,13 @@ static const struct picture *find_picture(const char *name) {
 static void find_sides(draw_task *task) {
     const tool_bridge *b = &task->bridge;
     if (b->name) {
-        task->sides[0] = (draw_side){lierne_config_get_bridge_src(b->config, b->name), b->spec.src,
-                                     b->spec.src_view};
-        task->sides[1] = (draw_side){lierne_config_get_bridge_dst(b->config, b->name), b->spec.dst,
-                                     b->spec.dst_view};
+        const char *src = lierne_config_get_bridge_src(b->config, b->name);
+        const char *dst = lierne_config_get_bridge_dst(b->config, b->name);
+        const lierne_layout_spec *const *given = b->own_packed.given;
+        task->sides[0] = b->packed ? (draw_side){src, given[0]->grid, given[0]->view}
+                                   : (draw_side){src, b->spec.src, b->spec.src_view};
+        task->sides[1] = b->packed ? (draw_side){dst, given[1]->grid, given[1]->view}
+                                   : (draw_side){dst, b->spec.dst, b->spec.dst_view};
         task->nsides = 2;
         return;
     }
@@ -90,8 +94,24 @@ static int draw_svg(const draw_task *task, const struct picture *picture) {
                : tool_usage(task->argv, "no memory for the picture");
 }
 
+static int open_packed(draw_task *task) {
+    tool_packed *packed = task->bridge.packed;
+    if (packed && packed_open(packed, packed_given_hidden(packed)) != LIERNE_OK) {
+        tool_failed(task->argv);
+        return TOOL_INVALID;
+    }
+    return -1;
+}
+
 static int draw(draw_task *task, const struct picture *picture) {
-    int status = picture->traffic ? draw_traffic_open(task) : -1;
+    static const struct picture rows = {"rows",           false, true,
+                                        draw_packed_rows, NULL,  draw_packed_text};
+    int status = open_packed(task);
+    picture = task->bridge.packed && strcmp(picture->name, "rows") == 0 ? &rows : picture;
+    if (status < 0 && task->bridge.format == DRAW_DOT && !picture->dot) {
+        return tool_usage(task->argv, "%s has no form in DOT, only svg and text", picture->name);
+    }
+    status = status < 0 && picture->traffic ? draw_traffic_open(task) : status;
     if (status >= 0) {
         return status;
     }
@@ -109,13 +129,11 @@ static int parse(draw_task *task, const struct picture *picture, int argc) {
                                    {"rank", 'r', &rank, NULL, NULL}};
     task->bridge.formats = formats;
     task->bridge.optional = !picture->traffic;
+    task->bridge.takes_packed = picture->packed;
     int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 2);
     task->direction = adjoint ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD;
     if (status < 0 && rank) {
         return tool_usage(task->argv, "--rank is for timeline only");
-    }
-    if (status < 0 && task->bridge.format == DRAW_DOT && !picture->dot) {
-        return tool_usage(task->argv, "%s has no form in DOT, only svg and text", picture->name);
     }
     return status;
 }

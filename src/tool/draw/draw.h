@@ -66,6 +66,9 @@ void draw_matrix_text(const draw_task *task);
 void draw_rows(const draw_task *task, svg *s);
 void draw_rows_dot(const draw_task *task);
 void draw_rows_text(const draw_task *task);
+/* Rows of a packed bridge. */
+void draw_packed_rows(const draw_task *task, svg *s);
+void draw_packed_text(const draw_task *task);
 void draw_stages(const draw_task *task, svg *s);
 void draw_stages_dot(const draw_task *task);
 void draw_stages_text(const draw_task *task);

@@ -29,7 +29,9 @@ static void write_tensor(const draw_task *task, char text[LINE]) {
     char size[TOOL_BYTES];
     size_t used = 0;
     for (int a = 0; a < bridge->spec.naxes && used < LINE; a++) {
-        const char *name = lierne_config_get_bridge_axis(bridge->config, bridge->name, a);
+        const char *name = bridge->packed
+                               ? packed_axis_name(bridge->packed, a)
+                               : lierne_config_get_bridge_axis(bridge->config, bridge->name, a);
         bytes *= bridge->spec.shape[a];
         used += (size_t)snprintf(text + used, LINE - used, "%.20s %" PRId64 ", ", name,
                                  bridge->spec.shape[a]);
