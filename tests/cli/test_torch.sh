@@ -26,10 +26,10 @@ count() {
         verdict 1 "$*"
     fi
 }
-# example PYTHONPATH FILE: an example on 4 ranks, from another folder; each rank prints what it has.
+# example PYTHONPATH FILE [RANKS]: an example, from another folder; each rank prints what it has.
 example() {
-    (cd "$work" && PYTHONPATH=$1 timeout 120 "${torchrun[@]}" 4 "$2") >"$work/out" 2>&1 &&
-        [ "$(grep -o 'rank [0-3]: ' "$work/out" | sort -u | wc -l)" = 4 ]
+    (cd "$work" && PYTHONPATH=$1 timeout 120 "${torchrun[@]}" "${3:-4}" "$2") >"$work/out" 2>&1 &&
+        [ "$(grep -o 'rank [0-7]: ' "$work/out" | sort -u | wc -l)" = "${3:-4}" ]
     local status=$?
     [ $status = 0 ] || cat "$work/out"
     verdict $status "$2 with the package of $1"
@@ -68,6 +68,7 @@ count "${torchrun[@]}" 8 tests/python/torch_mimo.py
 for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"
 done
+example "$build/python" "$PWD/examples/python/multimodal.py" 8
 
 # The wheel, as pip installs it into an empty folder.
 if "$python" -c 'import setuptools; assert int(setuptools.__version__.split(".")[0]) > 70' 2>/dev/null; then

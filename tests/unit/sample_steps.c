@@ -348,13 +348,23 @@ static void run_step(trial *c) {
     }
 }
 
+/* Ranks are numbered as the members are. */
+static void find_place(trial *c) {
+    int own = lierne_context_get_rank(c->context);
+    c->rank = c->t->nmembers ? 0 : own;
+    c->world = c->t->nmembers ? c->t->nmembers : lierne_context_get_world_size(c->context);
+    while (c->rank < c->t->nmembers && c->t->members[c->rank] != own) {
+        c->rank++;
+    }
+}
+
 void sample_steps_run(sample_steps *t, lierne_context *context) {
     trial *c = calloc(1, sizeof *c);
     c->t = t;
     c->context = context;
     c->random = t->seed * 0x2545f4914f6cdd1du + 1;
-    c->rank = lierne_context_get_rank(context);
-    c->world = c->now.world = lierne_context_get_world_size(context);
+    find_place(c);
+    c->now.world = c->world;
     create(c);
     for (c->number = 0; c->number < t->steps && c->samples; c->number++) {
         run_step(c);

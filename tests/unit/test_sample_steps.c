@@ -18,23 +18,36 @@ static void run_steps(lierne_context *context, void *shared) {
     sample_steps_run(&all[lierne_context_get_rank(context)], context);
 }
 
+/* The ranks of a world, or ranks 2 to n + 1 of a larger one. */
+static int choose_members(sample_steps *t, uint64_t seed, lierne_context_spec *spec) {
+    int n = 1 + (int)(seed % 5);
+    t->nmembers = seed % 4 == 1 ? n : 0;
+    for (int i = 0; i < n; i++) {
+        t->members[i] = 2 + i;
+    }
+    spec->members = t->nmembers ? t->members : NULL;
+    spec->nmembers = t->nmembers;
+    return t->nmembers ? 9 : n;
+}
+
 /* 20 steps of each seed. */
 Test(samples, random_steps, .timeout = 3600) {
     seed_range seeds = test_seeds(50);
     int64_t moved = 0, rejected = 0;
     for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         sample_steps all[SAMPLE_STEPS_RANKS] = {{0}};
-        int world = 1 + (int)(seed % 5);
-        const lierne_context_spec spec = {.size = sizeof spec, .check = seed % 7 == 3};
+        lierne_context_spec spec = {.size = sizeof spec, .check = seed % 7 == 3};
+        sample_steps t = {.seed = seed, .steps = 20};
+        int world = choose_members(&t, seed, &spec);
         for (int r = 0; r < world; r++) {
-            all[r] = (sample_steps){.seed = seed, .steps = 20};
+            all[r] = t;
         }
         ranks_run(world, &spec, run_steps, all);
         for (int r = 0; r < world; r++) {
             cr_assert_eq(all[r].wrong, 0, "LIERNE_SEED=%d: %s", (int)seed, all[r].what);
         }
-        moved += all[0].moved;
-        rejected += all[0].rejected;
+        moved += all[t.nmembers ? t.members[0] : 0].moved;
+        rejected += all[t.nmembers ? t.members[0] : 0].rejected;
     }
     cr_expect(seeds.end - seeds.first < 50 || (moved > 400 && rejected > 100), "%d and %d steps",
               (int)moved, (int)rejected);
