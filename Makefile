@@ -130,7 +130,7 @@ missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
 announce = @[ $(call missing,$(2)) = 0 ] || \
 	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
-	check-torch clean deb demo deps format fuzz golden help hooks install model mutants pictures python release \
+	check-torch clean deb demo deps format fuzz golden help hooks install model mutants pictures prove python release \
 	sanitize scale sdist site t tests torch uninstall wheel always
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -208,6 +208,9 @@ model: ## check protocols in all interleavings, with Spin (3 minutes)
 	@bash tests/model/barrier.sh $(MODEL_ARGS)
 	@bash tests/model/bell.sh
 	@bash tests/model/group_calls.sh
+
+prove: ## prove arithmetic for all inputs up to a bound, with CBMC if installed (5 minutes)
+	@bash tests/proofs/prove.sh
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)

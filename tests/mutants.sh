@@ -85,7 +85,7 @@ make_here() {
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
 #   unit [FILTER] | golden | cli SCRIPT | FOLDER/PROGRAM of tests/ | mpi PROGRAM RANKS [ARGUMENT] |
 #   address PROGRAM RANKS | emulated PROGRAM [RANKS] | thread PROGRAM | torch RANKS PROGRAM [TEST...] |
-#   library RANKS PROGRAM [TEST...]
+#   library RANKS PROGRAM [TEST...] | proof NAME
 catch() {
     local status name=$1
     case $1 in
@@ -139,6 +139,11 @@ catch() {
         timeout -k 5 400 setarch -R "thread/$2" >out 2>&1
         status=$?
         name="thread $2, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
+        ;;
+    proof)
+        bash tests/proofs/prove.sh "$2" >out 2>&1
+        status=$((2 * $(grep -c ': FAILURE$' out))) # a proof without an end has caught nothing
+        name="proof $2, $(grep -m1 -oE '\[[a-z_]+\.[a-z]+\.[0-9]+\].*' out)"
         ;;
     torch | library)
         make_here build all && PYTHON=$python sh src/python/stage.sh build >make.log 2>&1 || return 2
@@ -213,11 +218,10 @@ worker() {
     done <"$work/chosen"
 }
 
-# without MODULE TRIED REMEDY: leaves out the mutants whose tests need a module that Python does not have.
-without() {
-    "$python" -c "import numpy, $1" 2>/dev/null && return
-    grep -lE "$2" "$work"/mutants/*/try 2>/dev/null | sed 's|/try$||; s|.*/||' >"$work/left"
-    echo "skipped: $(grep -cxFf "$work/left" "$work/chosen") mutants that need $1 ($3 installs it)"
+# leave_out TRIED NEED: leaves out the mutants of tests that need something that is not there.
+leave_out() {
+    grep -lE "$1" "$work"/mutants/*/try 2>/dev/null | sed 's|/try$||; s|.*/||' >"$work/left"
+    echo "skipped: $(grep -cxFf "$work/left" "$work/chosen") mutants that need $2"
     grep -vxFf "$work/left" "$work/chosen" >"$work/rest"
     mv "$work/rest" "$work/chosen"
 }
@@ -232,8 +236,12 @@ fi
 missing=$(grep -vxFf "$work/names" "$work/chosen")
 [ -z "$missing" ] || { echo "no mutant $missing"; exit 2; }
 python=${PYTHON:-$build/venv/bin/python}
-without cffi '^cli python$' "make deps"
-without torch '^(torch|library) ' "make check-torch"
+has() { # has MODULE: whether Python has it
+    "$python" -c "import numpy, $1" 2>/dev/null
+}
+has cffi || leave_out '^cli python$' "cffi (make deps installs it)"
+has torch || leave_out '^(torch|library) ' "torch (make check-torch installs it)"
+command -v cbmc >/dev/null || leave_out '^proof ' "cbmc (tests/proofs/prove.sh)"
 worker 1 &
 worker 2 &
 wait
