@@ -102,7 +102,7 @@ wait
 for name in clang $beside; do
     report "$name"
 done
-for program in node/jobs node/launchers node/refusals node/rounds ipc/ranks ipc/groups ipc/rounds; do
+for program in node/jobs node/launchers node/refusals node/rounds node/shrink ipc/ranks ipc/groups ipc/rounds; do
     run "$program" 600 "$build/tests/$program"
 done
 run launched 3000 bash tests/launched/run.sh "$build"

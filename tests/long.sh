@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
-# emulated device, collectives 10,000 times, 1,200 hangs,
+# emulated device, collectives 10,000 times, 1,200 hangs, 1,000 deaths of ranks,
 # 100,000 steps of samples, 20,000 pairs of layouts, 2,000 tensor sets,
 # 20,000 packings and packed bridges, and 2,000 sequences of 20 updates. MPIRUN: empty where there is no MPI. Ends with the first that fails.
 set -eu
@@ -9,6 +9,7 @@ mpirun=${MPIRUN-mpirun}
 bash tests/cli/test_transports.sh "$build" long
 bash tests/cli/test_emulator.sh "$build" long
 "$build/tests/hang/sim" 0 1000
+"$build/tests/node/shrink" 0 1000
 LIERNE_SEEDS=5000 "$build/unit" --filter 'samples/random_steps'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'bridge_general/random_*'
 LIERNE_TEST_PEERS=1 LIERNE_SEEDS=6000 "$build/unit" --filter 'bridge_general/random_*'

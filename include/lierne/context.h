@@ -23,6 +23,8 @@
  * because the data may have changed before it was read. Ranks of the same node always learn it in
  * time. Between nodes the notice may come too late.
  *
+ * lierne_context_shrink (lierne/node.h) makes a context of the ranks that are left.
+ *
  * Buffers of a dead context. MPI cannot cancel a message that is in flight: a late rank may still
  * read `in` and write `out` of a call that failed or was in flight. These buffers stay borrowed
  * until MPI_Finalize has returned, even after the plan and the context were destroyed: do not write
@@ -187,6 +189,11 @@ LIERNE_API int lierne_context_get_world_size(const lierne_context *context);
 LIERNE_API int lierne_context_get_nmembers(const lierne_context *context);
 LIERNE_API int lierne_context_get_member(const lierne_context *context, int i);
 LIERNE_API int lierne_context_find_member(const lierne_context *context, int rank);
+
+/* The rank that a rank of a context had in the context that it was shrunk from
+ * (lierne_context_shrink, lierne/node.h); -1 if it was not, if there is no such rank, or for NULL.
+ * Not collective. */
+LIERNE_API int lierne_context_get_former_rank(const lierne_context *context, int rank);
 
 /* Writes lines of text for people: the transports, the calls in flight with stage, time and the
  * ranks that they wait for, then the last calls that ended; of a dead context its state when it

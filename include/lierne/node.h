@@ -65,6 +65,33 @@ typedef struct lierne_node_spec {
 LIERNE_API lierne_status lierne_context_create_node(lierne_context **out,
                                                     const lierne_node_spec *spec);
 
+/* Creates a context of the ranks that are left after others have died. Collective over the ranks of
+ * dead whose processes run: each calls it with its own dead context, once. dead may be of any kind
+ * (node, oob, MPI, NCCL) if its ranks are processes of one node that share memory; the smaller
+ * context is one of lierne_context_create_node, and needs neither the functions nor the MPI that
+ * dead was made with. Ranks are 0 to n - 1 in the order that they had;
+ * lierne_context_get_former_rank has those of before. Memory kinds, groups, plans and windows are
+ * made anew.
+ *
+ * All ranks that are left agree: either all get a context, of the same ranks, or all get the same
+ * status. If a rank dies meanwhile, it is left out too. The call waits until every rank of dead has
+ * called or its process has ended, and ends at the timeout of spec, whatever happens: with TIMEOUT
+ * on all ranks if one of them runs and does not call (it is stopped, or has not met the error yet).
+ * A rank that has called and dies may still be among those that are left; then the first call over
+ * the new context returns PEER_FAILED, and that context can be shrunk in turn.
+ *
+ * spec: of the new context, may be NULL, which means all zeros; nodes, members, nmembers and
+ * world_size must be 0. dead stays the caller's: destroy what was made from it, and it, before or
+ * after. *out is NULL on failure.
+ *
+ * Errors that all ranks get alike: those of one rank of INVALID (out NULL, spec), NO_MEMORY,
+ * TRANSPORT, IO and MISMATCH of creating a context; TIMEOUT. Errors of one rank, which the others
+ * see as TIMEOUT: INVALID (dead is NULL, not dead, or was
+ * shrunk before), UNSUPPORTED (the ranks of dead are not
+ * processes of one node that share memory), NO_MEMORY of the first allocation. */
+LIERNE_API lierne_status lierne_context_shrink(lierne_context **out, lierne_context *dead,
+                                               const lierne_context_spec *spec);
+
 #ifdef __cplusplus
 }
 #endif

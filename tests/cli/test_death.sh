@@ -2,7 +2,7 @@
 # A rank dies (SIGKILL) or stops answering (SIGSTOP) at a random moment, ten times each: the three
 # others must return PEER_FAILED or TIMEOUT within their deadline of one second plus a second, and
 # dump what they were doing, over shared memory and over MPI. Nothing may hang, and lierne may leave
-# nothing behind.
+# nothing behind. Then ranks that are left after a death go on in a smaller context.
 set -u
 build=${1:?usage: test_death.sh BUILD}
 . "$(dirname "$0")/../verdict.sh"
@@ -84,6 +84,34 @@ late() { # late ARGUMENT...
     if [ "${count#* passed, }" = "0 failed" ]; then ok; else no "late killed $*: '$count': $(head -n 5 "$dir/log")"; fi
 }
 
+# Ranks that are left after one or two were killed go on in a smaller context: tests/mpi/shrink.c.
+shrink() { # shrink NUMBER
+    local d=$dir/shrink.$1 n=$((3 + RANDOM % 5)) first second at r left=LIERNE_OK launcher others=() victims
+    first=$((RANDOM % n)) second=$((RANDOM % n)) at=$((1 + RANDOM))
+    [ $n != 3 ] || second=$first # two must be left
+    victims="$first $at"
+    [ $first = $second ] || victims="$victims $second $((at + RANDOM % 5000))"
+    mkdir "$d"
+    # shellcheck disable=SC2086
+    OMPI_MCA_orte_tmpdir_base=$d timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n $n "$build/tests/mpi/shrink" "$d" $victims >"$d/log" 2>&1 &
+    launcher=$!
+    for ((r = 0; r < n; r++)); do
+        if [ $r != $first ] && [ $r != $second ]; then
+            others+=("$d/end.$r")
+            left="$left $r"
+        fi
+    done
+    wait_for 30 "${others[@]}"
+    verdict $? "shrink $1: of $n ranks, killed $victims, some have no end: $(ls "$d"): $(tail -n 3 "$d/log")"
+    for r in "${others[@]}"; do
+        [ "$(cat "$r" 2>/dev/null)" = "$left" ]
+        verdict $? "shrink $1: of $n ranks, killed $victims, $r has '$(cat "$r" 2>/dev/null)', must be '$left'"
+    done
+    # shellcheck disable=SC2046
+    kill -KILL $(cat "$d"/pid.*) $launcher 2>/dev/null
+    wait $launcher 2>/dev/null
+}
+
 before=$(ls /dev/shm 2>/dev/null | grep -c lierne)
 for n in 0 1 2 3; do
     LIERNE_TRANSPORTS=shm,mpi late $n
@@ -97,6 +125,10 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     if [ $((i % 4)) = 1 ]; then shared=shared; fi # an output that all ranks share
     round "$i.kill" KILL $shared
     round "$i.stop" STOP $shared
+done
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    if [ $((i % 2)) = 1 ]; then export LIERNE_TRANSPORTS=mpi,socket; else unset LIERNE_TRANSPORTS; fi
+    shrink $i
 done
 after=$(ls /dev/shm 2>/dev/null | grep -c lierne)
 if [ "$before" -eq "$after" ]; then ok; else no "segments left in /dev/shm"; fi

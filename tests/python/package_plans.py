@@ -264,6 +264,19 @@ class Plans(unittest.TestCase):
 
         self.assertEqual(on_node(2, rank), [[5, 6]] * 2)
 
+    def test_the_ranks_that_are_left(self):
+        def rank(context):
+            self.assertEqual(context.former_ranks, [])
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "not dead"):
+                context.shrink()
+            context.abort("a rank cannot go on")
+            with context.shrink(timeout=20) as smaller:
+                self.assertEqual(smaller.timeout, 20)
+                gathered = lierne.all_gather(smaller, 1, "i32").forward(np.int32([smaller.rank + 5]))
+                return smaller.former_ranks, gathered.tolist()
+
+        self.assertEqual(on_node(3, rank), [([0, 1, 2], [5, 6, 7])] * 3)
+
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,7 @@ void open_reports(void) {
     reports = process_share(2 * MOST * sizeof *reports);
 }
 
-static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, int world) {
+lierne_status job_plan(lierne_plan **plan, lierne_context *context, int world) {
     const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {world}};
     const int64_t shape[] = {world * 20000};
     const lierne_placement from = {.kind = LIERNE_PLACEMENT_SHARD},
@@ -22,8 +22,7 @@ static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, int 
     return plan_between(plan, context, &dp, LIERNE_DTYPE_I64, 1, shape, &from, &to, 0);
 }
 
-/* Every rank gets everything: element i of the tensor is 3 i + 1 + round. */
-static lierne_status move(lierne_plan *plan, int rank, int world, int round) {
+lierne_status job_move(lierne_plan *plan, int rank, int world, int round) {
     static int64_t in[20000], out[MOST * 20000];
     for (int i = 0; i < 20000; i++) {
         in[i] = 3 * (rank * 20000 + i) + 1 + round;
@@ -46,11 +45,11 @@ static void live(job_report *own, const lierne_node_spec *spec, int rounds) {
     lierne_status status = lierne_context_create_node(&context, spec);
     own->step = 1;
     int rank = lierne_context_get_rank(context), world = lierne_context_get_world_size(context);
-    status = status ? status : plan_ring(&plan, context, world);
+    status = status ? status : job_plan(&plan, context, world);
     for (int i = 0; status == LIERNE_OK && i < rounds; i++) {
         own->step++;
         start = lierne_now();
-        status = move(plan, rank, world, i);
+        status = job_move(plan, rank, world, i);
     }
     own->status = status;
     own->seconds = lierne_now() - start;

@@ -20,6 +20,11 @@ extern job_report *reports;
 /* Makes them, 2 * MOST. To be called first. */
 void open_reports(void);
 
+/* A plan by which every rank gets everything of a tensor, and a call with it: element i is 3 i + 1
+ * + round. Wrong data is IO, which no call returns. */
+lierne_status job_plan(lierne_plan **plan, lierne_context *context, int world);
+lierne_status job_move(lierne_plan *plan, int rank, int world, int round);
+
 /* Starts a rank of a spec that moves a tensor `rounds` times; its report is number `at`. */
 pid_t begin(int at, const lierne_node_spec *spec, int rounds);
 lierne_node_spec spec_of(int rank, int world, const char *name, const lierne_context_spec *context);

@@ -176,6 +176,7 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_sim_destroy, w->sim);
     BAD(lierne_context_destroy_all, w->context);
     BAD(lierne_context_abort, w->context, LIERNE_OK, "no error");
+    BAD(lierne_context_shrink, &(lierne_context *){NULL}, w->context, NULL);
     BAD(lierne_context_get_status, NULL);
     BAD(lierne_context_progress, NULL);
     BAD(lierne_context_get_borrowed, NULL, 0, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The table of MPI's control. */
 #include "backend/mpi/mpi_state.h"
+#include "runtime/control/survivors.h"
 
 #include <sched.h>
 #include <string.h>
@@ -41,6 +42,19 @@ static const lierne_control_failures failures = {.give_up = lierne_mpi_give_up,
 static const lierne_control_processes processes = {.alive = lierne_mpi_alive,
                                                    .has_pending_buffers = has_pending_buffers};
 
+/* A communicator of notices is there just if the flags do not reach all ranks. */
+static bool find_survivors(void *state, lierne_survivors *survivors) {
+    const lierne_mpi_state *m = state;
+    *survivors = (lierne_survivors){.flags = m->flags,
+                                    .flag = m->flag,
+                                    .watches = m->watches,
+                                    .rank = m->rank,
+                                    .world = m->world};
+    return m->flags && m->notices == MPI_COMM_NULL;
+}
+
+static const lierne_control_survivors survivors = {.find = find_survivors};
+
 const lierne_control lierne_mpi_control = {
     .name = "mpi",
     .agree = lierne_mpi_agree,
@@ -51,4 +65,5 @@ const lierne_control lierne_mpi_control = {
     .progress = progress_mpi,
     .failures = &failures,
     .processes = &processes,
+    .survivors = &survivors,
 };

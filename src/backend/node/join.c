@@ -21,7 +21,8 @@
 #include <unistd.h>
 
 #define MAGIC     0x656e7265696cull /* "lierne" */
-#define TRY_EVERY 0.01              /* seconds between attempts to connect */
+#define TRY_FIRST 0.001             /* seconds between attempts to connect: at first, */
+#define TRY_EVERY 0.01              /* and at most */
 #define GUESTS    32                /* connections that have not said who they are */
 #define PATIENCE  1.0               /* seconds that a guest has for it; a rank connects again */
 
@@ -55,6 +56,7 @@ typedef struct joining {
     struct pollfd *polled;
     lierne_deadline deadline;
     double next_try;
+    double try_after; /* seconds */
 } joining;
 
 static lierne_status system_error(const char *what) {
@@ -290,7 +292,10 @@ static lierne_status take_answer(joining *j, int rank) {
 static lierne_status reach_lower_ranks(joining *j) {
     double now = lierne_now();
     bool tries = now >= j->next_try;
-    j->next_try = tries ? now + TRY_EVERY : j->next_try;
+    if (tries) {
+        j->next_try = now + j->try_after;
+        j->try_after = 2 * j->try_after < TRY_EVERY ? 2 * j->try_after : TRY_EVERY;
+    }
     for (int r = 0; r < j->mesh->rank; r++) {
         guest *g = &j->answers[r];
         if (!j->joined[r] && g->socket < 0 && tries) {
@@ -303,7 +308,8 @@ static lierne_status reach_lower_ranks(joining *j) {
     return LIERNE_OK;
 }
 
-/* Whoever has joined and leaves again has failed. What it sends already stays for later. */
+/* Whoever has joined and leaves again has failed, and so has one that can never join. What it sends
+ * already stays for later. */
 static lierne_status check_joined(const joining *j) {
     for (int r = 0; r < j->mesh->world; r++) {
         struct pollfd end = {.fd = j->mesh->sockets[r], .events = POLLRDHUP};
@@ -312,6 +318,11 @@ static lierne_status check_joined(const joining *j) {
                                "rank %d of job '%.100s' ended, or failed, while rank %d waited for "
                                "the others",
                                r, j->name, j->mesh->rank);
+        }
+        if (r != j->mesh->rank && !j->joined[r] && j->mesh->lost &&
+            j->mesh->lost(j->mesh->lost_user, r)) {
+            return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
+                               "the process of rank %d of job '%.100s' has ended", r, j->name);
         }
     }
     return LIERNE_OK;
@@ -358,7 +369,7 @@ static void wait_a_moment(const joining *j) {
     for (int r = 0; r < j->mesh->rank; r++) {
         j->polled[n++] = (struct pollfd){.fd = j->answers[r].socket, .events = POLLIN};
     }
-    poll(j->polled, (nfds_t)n, (int)(TRY_EVERY * 1000));
+    poll(j->polled, (nfds_t)n, (int)(j->try_after * 1000));
 }
 
 static lierne_status meet(joining *j) {
@@ -403,7 +414,7 @@ static void close_joining(joining *j) {
 }
 
 lierne_status lierne_mesh_join(lierne_mesh *mesh, const char *name, uint64_t key, double timeout) {
-    joining j = {.mesh = mesh, .name = name, .key = key, .listener = -1};
+    joining j = {.mesh = mesh, .name = name, .key = key, .listener = -1, .try_after = TRY_FIRST};
     for (int i = 0; i < GUESTS; i++) {
         j.guests[i].socket = -1;
     }

@@ -6,6 +6,7 @@
 #define LIERNE_NODE_MESH_H
 
 #include "backend/oob/oob_calls.h"
+#include "lierne/context.h"
 #include "runtime/control/members.h"
 
 #include <poll.h>
@@ -55,9 +56,11 @@ typedef struct lierne_mesh_peer {
 typedef struct lierne_mesh {
     int rank;
     int world;
-    const lierne_members *members; /* names of ranks in messages; NULL: those of the mesh */
-    int *sockets;                  /* per rank; -1: none */
-    struct pollfd *polled;         /* per rank */
+    const lierne_members *members;      /* names of ranks in messages; NULL: those of the mesh */
+    bool (*lost)(void *user, int rank); /* whether a rank that has not joined never will; or NULL */
+    void *lost_user;
+    int *sockets;          /* per rank; -1: none */
+    struct pollfd *polled; /* per rank */
     lierne_mesh_peer *peers;
     lierne_mesh_request *pool;
     lierne_mesh_request *spare; /* those of the pool that are free */
@@ -87,5 +90,15 @@ typedef struct lierne_launch {
  * node).
  */
 lierne_status lierne_launch_find(lierne_launch *launch);
+
+/* node_context.c. Creates the context of a rank of a job; mine: an error of this rank, or OK. */
+typedef struct lierne_node_opening {
+    double seconds;                     /* that it may take; 0: the timeout of the context */
+    bool (*lost)(void *user, int rank); /* as in lierne_mesh, or NULL */
+    void *user;
+} lierne_node_opening;
+lierne_status lierne_node_open(lierne_context **out, const lierne_launch *job,
+                               const lierne_context_spec *context, lierne_status mine,
+                               const lierne_node_opening *how);
 
 #endif

@@ -88,13 +88,16 @@ static lierne_status find_place(int *index, int *count, uint64_t *key, const lie
 }
 
 static lierne_status open_mesh(lierne_mesh **out, const lierne_launch *job,
-                               const lierne_context_spec *spec) {
+                               const lierne_context_spec *spec, const lierne_node_opening *how) {
     int index, count;
     uint64_t key;
     lierne_mesh *mesh;
     LIERNE_TRY(find_place(&index, &count, &key, job, spec));
     LIERNE_TRY(lierne_mesh_open(&mesh, index, count));
-    lierne_status status = lierne_mesh_join(mesh, job->name, key, lierne_context_timeout(spec));
+    mesh->lost = how->lost;
+    mesh->lost_user = how->user;
+    double timeout = how->seconds > 0 ? how->seconds : lierne_context_timeout(spec);
+    lierne_status status = lierne_mesh_join(mesh, job->name, key, timeout);
     if (status != LIERNE_OK) {
         lierne_mesh_close(mesh);
         return status;
@@ -113,6 +116,21 @@ static lierne_status open_state(lierne_oob_state **out, lierne_mesh *mesh, liern
     return LIERNE_OK;
 }
 
+lierne_status lierne_node_open(lierne_context **out, const lierne_launch *job,
+                               const lierne_context_spec *context, lierne_status mine,
+                               const lierne_node_opening *how) {
+    lierne_mesh *mesh;
+    lierne_oob_state *s;
+    LIERNE_TRY(open_mesh(&mesh, job, context, how));
+    lierne_status status = open_state(&s, mesh, &mine);
+    if (status != LIERNE_OK) {
+        lierne_mesh_close(mesh);
+        return status;
+    }
+    s->opening = how->seconds;
+    return lierne_context_open_oob(out, s, &lierne_socket_transport, context, mine);
+}
+
 lierne_status lierne_context_create_node(lierne_context **out, const lierne_node_spec *given) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
@@ -120,18 +138,10 @@ lierne_status lierne_context_create_node(lierne_context **out, const lierne_node
     lierne_node_spec spec;
     lierne_context_spec context;
     lierne_launch job;
-    lierne_mesh *mesh;
-    lierne_oob_state *s;
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given ? given : &none, "spec"));
     LIERNE_TRY(check_spec(&spec));
     LIERNE_TRY(find_job(&job, &spec));
     LIERNE_TRY(check_job(&job));
     lierne_status mine = lierne_context_take_spec(&context, spec.context);
-    LIERNE_TRY(open_mesh(&mesh, &job, &context));
-    lierne_status status = open_state(&s, mesh, &mine);
-    if (status != LIERNE_OK) {
-        lierne_mesh_close(mesh);
-        return status;
-    }
-    return lierne_context_open_oob(out, s, &lierne_socket_transport, &context, mine);
+    return lierne_node_open(out, &job, &context, mine, &(lierne_node_opening){0});
 }

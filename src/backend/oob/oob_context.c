@@ -24,7 +24,7 @@ static lierne_status prepare_state(lierne_context *context, lierne_oob_state *s,
     context->index = s->rank;
     context->members.count = s->world;
     LIERNE_TRY(lierne_context_fill(context, spec));
-    s->timeout = context->timeout;
+    s->timeout = s->opening > 0 ? s->opening : context->timeout;
     if (!context->nodes) {
         LIERNE_TRY(lierne_alloc(&context->nodes, (size_t)s->world, sizeof *context->nodes));
     }
@@ -73,7 +73,7 @@ lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
                                       const lierne_context_spec *spec, lierne_status mine) {
     lierne_context *context = NULL;
     lierne_status decision = LIERNE_OK;
-    s->timeout = lierne_context_timeout(spec);
+    s->timeout = s->opening > 0 ? s->opening : lierne_context_timeout(spec);
     if (mine == LIERNE_OK) {
         mine = out ? lierne_alloc(&context, 1, sizeof *context)
                    : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
@@ -84,6 +84,7 @@ lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
     lierne_status status = take_part(context, s, mine, spec, &decision);
     if (status == LIERNE_OK && decision == LIERNE_OK) {
         s->hook = (lierne_control_hook){progress_context, context};
+        s->timeout = context->timeout;
         lierne_log_context(context);
         *out = context;
         return LIERNE_OK;

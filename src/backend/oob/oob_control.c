@@ -1,6 +1,7 @@
 /* The table of the control over the caller's functions; opens and closes its state. */
 #include "backend/oob/oob_state.h"
 
+#include "runtime/control/survivors.h"
 #include "runtime/memory/memory.h"
 
 #include <stdatomic.h>
@@ -143,6 +144,18 @@ static const lierne_control_failures failures = {.give_up = lierne_oob_give_up,
 static const lierne_control_processes processes = {.alive = lierne_oob_alive,
                                                    .has_pending_buffers = has_pending_buffers};
 
+static bool find_survivors(void *state, lierne_survivors *survivors) {
+    const lierne_oob_state *s = state;
+    *survivors = (lierne_survivors){.flags = s->flags,
+                                    .flag = s->flag,
+                                    .watches = s->watches,
+                                    .rank = s->rank,
+                                    .world = s->world};
+    return s->flags && s->flags_reach_all;
+}
+
+static const lierne_control_survivors survivors = {.find = find_survivors};
+
 const lierne_control lierne_oob_control = {
     .name = "oob",
     .agree = lierne_oob_agree,
@@ -152,4 +165,5 @@ const lierne_control lierne_oob_control = {
     .close = lierne_oob_close,
     .failures = &failures,
     .processes = &processes,
+    .survivors = &survivors,
 };

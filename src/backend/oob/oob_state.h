@@ -44,6 +44,7 @@ typedef struct lierne_oob_state {
     int world;
     lierne_members members;   /* names of ranks in messages; without any, those of the functions */
     double timeout;           /* seconds */
+    double opening;           /* seconds that creating the context may take; 0: timeout */
     lierne_deadline deadline; /* of the running collective */
     int agreements;
     bool abandoned; /* a function may still read or write here */

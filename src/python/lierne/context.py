@@ -154,6 +154,16 @@ class Context(Dropped):
             raise error from bound.error
         return cls(handle, lib.lierne_context_destroy_all, (spec, bound))
 
+    def shrink(self, *, timeout: typing.Optional[float] = None, check: bool = False,
+               max_groups: int = 0) -> Context:
+        """The context of the ranks that are left, of this one, which is dead because others have
+        died. Collective over the ranks whose processes run; all get it, or all the same error. Ranks
+        are counted anew; former_ranks has those of before. Close this context too."""
+        spec = _spec(arguments(locals(), "self"))
+        out = ffi.new("lierne_context **")
+        self._call(lib.lierne_context_shrink, out, self._handle, spec.at)
+        return Context(out[0], lib.lierne_context_destroy_all, spec)
+
     @staticmethod
     def sim(nranks: int, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
             check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
@@ -235,6 +245,13 @@ class Context(Dropped):
         """The ranks of the context, ascending."""
         n = lib.lierne_context_get_nmembers(handle(self, "context"))
         return [lib.lierne_context_get_member(self._handle, i) for i in range(n)]
+
+    @property
+    def former_ranks(self) -> typing.List[int]:
+        """Of a context that was shrunk: the rank that each of its ranks had before; else empty."""
+        n = lib.lierne_context_get_nmembers(handle(self, "context"))
+        ranks = [lib.lierne_context_get_former_rank(self._handle, i) for i in range(n)]
+        return ranks if ranks[0] >= 0 else []
 
     def find_member(self, rank: int) -> typing.Optional[int]:
         """The place of a rank among the members, or None."""

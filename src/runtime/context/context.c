@@ -130,6 +130,7 @@ void lierne_context_clear(lierne_context *context) {
         context->destroy_own_stream(context->own_stream);
     }
     lierne_mem_free(context->nodes);
+    lierne_mem_free(context->former);
     lierne_mem_free(context->members.ranks);
     lierne_mem_free(context->dead_dump);
     lierne_mem_free(context->groups.at);

@@ -135,8 +135,10 @@ struct lierne_context {
     int rank;               /* in the world */
     int index;              /* among the members */
     double timeout;
-    int *nodes; /* node of every member, or NULL: one node */
-    int device; /* whose memory this is, as the memory kind counts them; 0 for the host's */
+    int *nodes;  /* node of every member, or NULL: one node */
+    bool shrunk; /* the ranks that are left have tried to agree */
+    int *former; /* of a context that was shrunk: the rank that each one had before; or NULL */
+    int device;  /* whose memory this is, as the memory kind counts them; 0 for the host's */
     lierne_links links;
     const lierne_context_owner *owner; /* or NULL: the caller's */
     struct lierne_context *next_used;  /* in a simulated world: the one first used after this one */

@@ -123,3 +123,9 @@ int lierne_context_get_member(const lierne_context *context, int i) {
 int lierne_context_find_member(const lierne_context *context, int rank) {
     return context ? lierne_context_index(context, rank) : -1;
 }
+
+int lierne_context_get_former_rank(const lierne_context *context, int rank) {
+    return context && context->former && rank >= 0 && rank < context->members.count
+               ? context->former[rank]
+               : -1;
+}

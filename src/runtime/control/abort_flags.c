@@ -16,11 +16,13 @@
 typedef struct flag {
     _Alignas(64) atomic_int status;
     atomic_int left;
+    lierne_rank_words words;
     char message[LIERNE_MESSAGE_SIZE];
 } flag;
 
 typedef struct shared {
     _Alignas(64) atomic_int any;
+    lierne_common_words words;
     flag at[];
 } shared;
 
@@ -115,4 +117,12 @@ lierne_status lierne_abort_flags_get(const lierne_abort_flags *flags, int index,
     const flag *f = &flags->memory->at[index];
     *message = f->message;
     return (lierne_status)atomic_load_explicit(&f->status, memory_order_acquire);
+}
+
+lierne_common_words *lierne_abort_flags_common(const lierne_abort_flags *flags) {
+    return &flags->memory->words;
+}
+
+lierne_rank_words *lierne_abort_flags_rank(const lierne_abort_flags *flags, int index) {
+    return &flags->memory->at[index].words;
 }

@@ -10,6 +10,17 @@
 
 typedef struct lierne_abort_flags lierne_abort_flags;
 
+/* What the ranks of a dead context agree with on who is left (survivors.h), beside the flags,
+ * because it must outlive every rank as they do: words of all ranks, and of each. */
+typedef struct lierne_common_words {
+    _Atomic uint64_t key;    /* that no other context has; 0: none yet */
+    _Atomic int64_t outcome; /* of the last attempt that has one */
+} lierne_common_words;
+typedef struct lierne_rank_words {
+    _Atomic int64_t arrived; /* the last attempt that the rank takes part in */
+    _Atomic int64_t result;  /* how that went on the rank */
+} lierne_rank_words;
+
 /* Creates shared memory for n lowered flags. Returns a descriptor, which the caller closes, or -1
  * if the system does not allow it. */
 LIERNE_PRIVATE int lierne_abort_flags_open(int n);
@@ -31,5 +42,9 @@ LIERNE_PRIVATE bool lierne_abort_flags_any(const lierne_abort_flags *flags);
 /* The status that a flag was raised with; OK if it is lowered. *message is valid until unmap. */
 LIERNE_PRIVATE lierne_status lierne_abort_flags_get(const lierne_abort_flags *flags, int index,
                                                     const char **message);
+
+LIERNE_PRIVATE lierne_common_words *lierne_abort_flags_common(const lierne_abort_flags *flags);
+LIERNE_PRIVATE lierne_rank_words *lierne_abort_flags_rank(const lierne_abort_flags *flags,
+                                                          int index);
 
 #endif

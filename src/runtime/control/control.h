@@ -9,6 +9,8 @@
 
 #include "runtime/control/field.h"
 
+struct lierne_survivors;
+
 /* A message of a planner to another rank: words of 64 bits. */
 typedef struct lierne_control_message {
     int peer;
@@ -51,6 +53,13 @@ typedef struct lierne_control_processes {
     bool (*has_pending_buffers)(void *self);
 } lierne_control_processes;
 
+/* The processes of all ranks are of one node and share memory, so that those that are left when a
+ * rank has died can agree (survivors.h). */
+typedef struct lierne_control_survivors {
+    /* Fills in what the state has of it; false where the memory does not reach all ranks. */
+    bool (*find)(void *self, struct lierne_survivors *survivors);
+} lierne_control_survivors;
+
 /* Threads of several ranks use one state: the lock around everything that progresses executions. */
 typedef struct lierne_control_lock {
     void (*enter)(void *self);
@@ -92,6 +101,7 @@ typedef struct lierne_control {
     const lierne_control_pending *pending;
     const lierne_control_failures *failures;
     const lierne_control_processes *processes;
+    const lierne_control_survivors *survivors;
     const lierne_control_lock *lock;
 } lierne_control;
 

@@ -1,0 +1,187 @@
+/* Agreement in shared memory, which outlives the ranks that write it.
+ *
+ * Each word that ranks agree by is written once per attempt, by compare and exchange, so that
+ * whoever comes first decides for all, and a rank that dies at any moment leaves the word as it was
+ * or decided. A rank is left in an attempt if it wrote that it takes part before anybody saw its
+ * process end. An attempt's outcome needs a result of every rank of its list that runs, so no rank
+ * can be in the next attempt while another one still reads the words of this one. */
+#include "runtime/control/survivors.h"
+#include "runtime/control/processes.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GONE      INT64_MAX /* as an attempt: of a rank whose process ended */
+#define AGAIN     0         /* outcomes: there is a next attempt, */
+#define DONE      1         /* none because all went well; or a status */
+#define SLEEP_FOR 50000     /* nanoseconds between looks */
+
+/* A word says of which attempt it is, above a status or one of the outcomes. */
+static int64_t word_of(int attempt, int code) {
+    return (int64_t)attempt * ((int64_t)1 << 32) + (uint32_t)code;
+}
+
+static int attempt_of(int64_t word) {
+    return (int)(word >> 32);
+}
+
+static int code_of(int64_t word) {
+    return (int)(int32_t)(uint32_t)word;
+}
+
+static lierne_rank_words *words_of(const lierne_survivors *s, int rank) {
+    return lierne_abort_flags_rank(s->flags, s->flag[rank]);
+}
+
+lierne_status lierne_survivors_begin(lierne_survivors *s, double timeout) {
+    s->attempt = 0;
+    lierne_deadline_start(&s->deadline, timeout, lierne_now());
+    return lierne_alloc(&s->list, (size_t)s->world, sizeof *s->list);
+}
+
+void lierne_survivors_end(lierne_survivors *s) {
+    lierne_mem_free(s->list);
+}
+
+uint64_t lierne_survivors_key(const lierne_survivors *s) {
+    struct timespec now;
+    uint64_t none = 0, words[3] = {(uint64_t)getpid()};
+    clock_gettime(CLOCK_REALTIME, &now);
+    words[1] = (uint64_t)now.tv_sec;
+    words[2] = (uint64_t)now.tv_nsec;
+    uint64_t mine = lierne_hash(0, words, sizeof words) | 1;
+    lierne_common_words *common = lierne_abort_flags_common(s->flags);
+    return atomic_compare_exchange_strong(&common->key, &none, mine) ? mine : none;
+}
+
+double lierne_survivors_left(const lierne_survivors *s) {
+    double left = s->deadline.at - lierne_now();
+    return left > 0.001 ? left : 0.001;
+}
+
+/* The outcome of the attempt: of this one, or of one that ended all. */
+static bool is_decided(const lierne_survivors *s, int *code) {
+    int64_t word = atomic_load(&lierne_abort_flags_common(s->flags)->outcome);
+    *code = code_of(word);
+    return attempt_of(word) == s->attempt || *code != AGAIN;
+}
+
+static void propose(const lierne_survivors *s, int code) {
+    int64_t before = word_of(s->attempt - 1, AGAIN);
+    atomic_compare_exchange_strong(&lierne_abort_flags_common(s->flags)->outcome, &before,
+                                   word_of(s->attempt, code));
+}
+
+static void pause_a_moment(void) {
+    nanosleep(&(struct timespec){.tv_nsec = SLEEP_FOR}, NULL);
+}
+
+/* Whether it is known that a rank takes part, or that it never will. */
+static bool is_known(const lierne_survivors *s, int rank) {
+    int64_t arrived = atomic_load(&words_of(s, rank)->arrived);
+    if (arrived < s->attempt && lierne_process_ended(s->watches[rank])) {
+        atomic_compare_exchange_strong(&words_of(s, rank)->arrived, &arrived, GONE);
+        arrived = atomic_load(&words_of(s, rank)->arrived);
+    }
+    return arrived >= s->attempt;
+}
+
+/* The lowest rank of which it is not known, or -1. */
+static int find_missing(const lierne_survivors *s) {
+    for (int r = 0; r < s->world; r++) {
+        if (!is_known(s, r)) {
+            return r;
+        }
+    }
+    return -1;
+}
+
+/* The error of the attempt. mine: what this rank said, whose message is the thread's. */
+static lierne_status fail(const lierne_survivors *s, int code, lierne_status mine, int missing) {
+    int world = s->members->world, own = lierne_members_rank(s->members, s->rank);
+    if (code == (int)mine) {
+        return mine;
+    }
+    if (code == LIERNE_ERR_TIMEOUT && missing >= 0) {
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
+                           "rank %d of %d: rank %d runs and has not called within %g s", own, world,
+                           lierne_members_rank(s->members, missing), s->deadline.timeout);
+    }
+    return LIERNE_FAIL((lierne_status)code, "rank %d of %d: another rank failed: it has the reason",
+                       own, world);
+}
+
+lierne_status lierne_survivors_list(lierne_survivors *s) {
+    int code, missing;
+    s->attempt++;
+    atomic_store(&words_of(s, s->rank)->arrived, s->attempt);
+    while ((missing = find_missing(s)) >= 0) {
+        if (is_decided(s, &code)) {
+            return fail(s, code, LIERNE_OK, missing);
+        }
+        if (lierne_deadline_passed(&s->deadline, lierne_now())) {
+            propose(s, LIERNE_ERR_TIMEOUT);
+        } else {
+            pause_a_moment();
+        }
+    }
+    s->count = 0;
+    for (int r = 0; r < s->world; r++) {
+        if (atomic_load(&words_of(s, r)->arrived) == s->attempt) {
+            s->list[s->count++] = r;
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* What a rank of the list said of this attempt; false: nothing yet. */
+static bool has_said(const lierne_survivors *s, int rank, int *code) {
+    int64_t result = atomic_load(&words_of(s, rank)->result);
+    *code = code_of(result);
+    return attempt_of(result) == s->attempt;
+}
+
+bool lierne_survivors_lost(const lierne_survivors *s, int index) {
+    int rank = s->list[index], code;
+    return lierne_process_ended(s->watches[rank]) ||
+           (has_said(s, rank, &code) && code != LIERNE_OK);
+}
+
+/* What the results so far say: whether there is an outcome, and which. A rank that failed is lost
+ * to the others, whose error is then PEER_FAILED, so an error of another kind is the reason. */
+static bool judge(const lierne_survivors *s, int *outcome, int *waits_for) {
+    int first = DONE, code;
+    bool ended = false, peer_failed = false;
+    *waits_for = -1;
+    for (int i = 0; i < s->count; i++) {
+        int rank = s->list[i];
+        bool said = has_said(s, rank, &code), gone = lierne_process_ended(s->watches[rank]);
+        code = said ? code : LIERNE_OK;
+        ended = ended || gone;
+        peer_failed = peer_failed || code == LIERNE_ERR_PEER_FAILED;
+        first = first == DONE && code != LIERNE_OK && code != LIERNE_ERR_PEER_FAILED ? code : first;
+        *waits_for = *waits_for < 0 && !said && !gone ? rank : *waits_for;
+    }
+    *outcome = ended || (peer_failed && first == DONE) ? AGAIN : first;
+    return *waits_for < 0;
+}
+
+lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine) {
+    int code, outcome, waits_for = -1;
+    atomic_store(&words_of(s, s->rank)->result, word_of(s->attempt, mine));
+    while (!is_decided(s, &code)) {
+        if (lierne_deadline_passed(&s->deadline, lierne_now())) {
+            propose(s, LIERNE_ERR_TIMEOUT);
+        } else if (judge(s, &outcome, &waits_for)) {
+            propose(s, outcome);
+        } else {
+            pause_a_moment();
+        }
+    }
+    if (code == AGAIN) {
+        return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED, "a rank ended meanwhile");
+    }
+    return code == DONE ? LIERNE_OK : fail(s, code, mine, waits_for);
+}
