@@ -87,7 +87,7 @@ include tests/emulator/emulator.mk
 PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
 PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
 MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse samples))
-SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder partition)
+SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder partition shrink)
 GPU_BENCH := $(if $(NCCL_SRC),$(call programs,tests/bench/gpu/*.c))
 $(B)/tests/bench/parts.a: $(call parts,tests/bench/*.c)
 	$(ARCHIVE)
@@ -96,7 +96,7 @@ $(MPI_BENCH): %: %.o $(B)/tests/bench/parts.a $(MPI_PARTS) $(PARTS) $(MPILIB) $(
 $(MPI_BENCH): private COMPILER := $(MPICC)
 $(MPI_BENCH): private LIBS := $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: MORE_CPPFLAGS += $(PETSC_INC)
-$(SELF_BENCH): %: %.o $(LIB)
+$(SELF_BENCH): %: %.o $(PARTS) $(LIB)
 	$(LINK)
 $(B)/tests/bench/gpu/parts.a: $(call parts,tests/bench/gpu/*.c) $(B)/tests/bench/gpu/product.cu.o
 	$(ARCHIVE)

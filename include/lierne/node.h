@@ -88,7 +88,7 @@ LIERNE_API lierne_status lierne_context_create_node(lierne_context **out,
  * TRANSPORT, IO and MISMATCH of creating a context; TIMEOUT. Errors of one rank, which the others
  * see as TIMEOUT: INVALID (dead is NULL, not dead, or was
  * shrunk before), UNSUPPORTED (the ranks of dead are not
- * processes of one node that share memory), NO_MEMORY of the first allocation. */
+ * processes of one node that share memory), NO_MEMORY (its first allocation, twice). */
 LIERNE_API lierne_status lierne_context_shrink(lierne_context **out, lierne_context *dead,
                                                const lierne_context_spec *spec);
 

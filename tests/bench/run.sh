@@ -1,6 +1,6 @@
 #!/bin/bash
 # run.sh BUILD [quick|--csv] [TEXT...]: the benchmarks. A workload is timed where its title contains
-# every TEXT ("8 ranks", "small", "graph"); planning, sets and memory have no titles. quick compares the
+# every TEXT ("8 ranks", "small", "graph"); planning, sets, memory and others have no titles. quick compares the
 # outputs of all methods and times nothing. --csv prints rows instead of tables, for a file of
 # docs/performance; what else there is to say goes to stderr.
 # Last line: N passed, N failed.
@@ -24,7 +24,7 @@ if [ -n "$csv" ]; then
     echo "# make bench BENCH_ARGS=\"${*@Q}\", $(date +%F), commit $(git -C "$here" describe --always --dirty 2>/dev/null)"
     echo "title,unit,method,forward,adjoint,both,both_p25,both_p75,forward_ratio,adjoint_ratio,both_ratio"
 fi
-[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder partition"
+[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder partition shrink"
 for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$work/log"
     adds "${PIPESTATUS[0]}" "$work/log" >&2

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SHRINKS = 4, AFTER = 5, SEEDS = 36 };
@@ -53,11 +54,19 @@ typedef struct scenario {
     unsigned seed;
     int n;
     unsigned victims;
-    long after[MOST]; /* microseconds until a victim dies */
+    long after[MOST]; /* microseconds until a victim dies, from the first call on */
+    int late;         /* a victim that counts them from its own first shrink on; or -1 */
     enum { SHM, SOCKETS, FUNCTIONS, WAYS } way;
 } scenario;
 
 static shared *common;
+
+/* lierne_now has a coarse clock. */
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static int begin_gather(void **request, const void *mine, void *all, size_t bytes, void *user) {
     gather *g = user;
@@ -141,15 +150,26 @@ static unsigned ranks_of(const lierne_context *context, unsigned ranks) {
     return left;
 }
 
+static void die(int signal) {
+    (void)signal;
+    kill(getpid(), SIGKILL);
+}
+
+static void die_after(long microseconds) {
+    struct itimerval timer = {.it_value.tv_usec = microseconds};
+    signal(SIGALRM, die);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 /* Replaces a dead context by a smaller one; writes what came of it. */
 static lierne_status shrink(lierne_context **context, unsigned *ranks, report *own) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     lierne_context *smaller;
     int k = own->shrinks;
-    double start = lierne_now();
+    double start = now();
     lierne_status status = lierne_context_shrink(&smaller, *context, &spec);
     if (k < SHRINKS) {
-        own->seconds[k] = lierne_now() - start;
+        own->seconds[k] = now() - start;
         own->status[k] = status;
         *ranks = own->ranks[k] = status == LIERNE_OK ? ranks_of(smaller, *ranks) : 0;
         own->shrinks = k + 1;
@@ -159,25 +179,21 @@ static lierne_status shrink(lierne_context **context, unsigned *ranks, report *o
     return k < SHRINKS ? status : LIERNE_ERR_OVERLAP;
 }
 
-static void die(int signal) {
-    (void)signal;
-    kill(getpid(), SIGKILL);
-}
-
 static lierne_status live(const scenario *s, int rank, report *own) {
     lierne_context *context;
     unsigned ranks = (1u << s->n) - 1, left = ranks & ~s->victims;
     lierne_status status = create(&context, s, rank);
-    if (status == LIERNE_OK && (s->victims >> rank & 1)) {
-        struct itimerval timer = {.it_value.tv_usec = s->after[rank]};
-        signal(SIGALRM, die);
-        setitimer(ITIMER_REAL, &timer, NULL);
+    if (status == LIERNE_OK && rank != s->late && (s->victims >> rank & 1)) {
+        die_after(s->after[rank]);
     }
     while (status == LIERNE_OK) {
         bool last = ranks == left;
         status = work(context, last ? AFTER : 0);
         if (last || status == LIERNE_ERR_IO) {
             break;
+        }
+        if (rank == s->late && own->shrinks == 0) {
+            die_after(s->after[rank]);
         }
         status = shrink(&context, &ranks, own);
     }
@@ -188,7 +204,7 @@ static lierne_status live(const scenario *s, int rank, report *own) {
 }
 
 static scenario scenario_of(unsigned seed) {
-    scenario s = {.seed = seed, .way = (int)(seed % WAYS)};
+    scenario s = {.seed = seed, .way = (int)(seed % WAYS), .late = -1};
     unsigned short state[3] = {(unsigned short)seed, (unsigned short)(seed >> 16), 0x330e};
     s.n = 3 + (int)(erand48(state) * 6);
     int first = (int)(erand48(state) * s.n), second = (int)(erand48(state) * s.n);
@@ -196,7 +212,8 @@ static scenario scenario_of(unsigned seed) {
     s.victims = 1u << first;
     if (second != first && s.n > 3) {
         s.victims |= 1u << second;
-        s.after[second] = s.after[first] + (long)(erand48(state) * (seed % 2 ? 8000 : 300));
+        s.late = seed % 4 ? second : -1;
+        s.after[second] = (s.late < 0 ? s.after[first] : 1) + (long)(erand48(state) * 4000);
     }
     return s;
 }
@@ -279,9 +296,9 @@ static void call_alive(habit how, int rank, report *own) {
     }
     spec.nodes = how == BAD_SPEC && rank == 1 ? nodes : NULL;
     usleep(how == ONE_IS_LATE && rank == 2 ? 1500000 : 0);
-    double start = lierne_now();
+    double start = now();
     own->status[0] = lierne_context_shrink(&smaller, context, &spec);
-    own->seconds[0] = lierne_now() - start;
+    own->seconds[0] = now() - start;
     snprintf(own->message, sizeof own->message, "%.150s", lierne_last_error());
     own->ranks[0] = smaller ? ranks_of(smaller, 7) : 0;
     own->status[1] = smaller ? work(smaller, AFTER) : LIERNE_OK;
@@ -290,6 +307,25 @@ static void call_alive(habit how, int rank, report *own) {
         strstr(lierne_last_error(), "once only");
     lierne_context_destroy(context);
     lierne_context_destroy(smaller);
+}
+
+static void call_without_memory(size_t k, int rank, report *own) {
+    const scenario s = {.seed = 2000000 + (unsigned)k, .n = 3};
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    lierne_context *context, *smaller;
+    if (create(&context, &s, rank) != LIERNE_OK) {
+        return;
+    }
+    lierne_context_abort(context, LIERNE_ERR_TRANSPORT, "go on");
+    double start = now();
+    size_t before = lierne_mem_live();
+    lierne_mem_fail_at(rank == 1 ? k : 0);
+    own->status[0] = lierne_context_shrink(&smaller, context, &spec);
+    lierne_mem_fail_at(0);
+    own->seconds[0] = now() - start;
+    own->ended = smaller || lierne_mem_live() == before;
+    lierne_context_destroy(smaller);
+    lierne_context_destroy(context);
 }
 
 /* Ranks that run need not die to be in a new context, and an error is that of all. */
@@ -318,6 +354,32 @@ static void check_habit(habit how) {
     }
 }
 
+/* The k-th allocation of shrinking fails on rank 1, which runs on: all get NO_MEMORY, or nobody
+ * does, because there were fewer. Returns whether it was the latter. */
+static bool fail_allocation(size_t k) {
+    pid_t pids[3];
+    const lierne_status *first = &common->reports[0].status[0];
+    memset(common, 0, sizeof *common);
+    for (int r = 0; r < 3; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            unsetenv("LIERNE_TRANSPORTS");
+            call_without_memory(k, r, &common->reports[r]);
+            _exit(0);
+        }
+    }
+    for (int r = 0; r < 3; r++) {
+        const report *own = &common->reports[r];
+        CHECK(process_await(pids[r], 60, NULL) && own->ended, "allocation %zu: rank %d", k, r);
+        CHECK(own->status[0] == *first && own->seconds[0] < timeout,
+              "allocation %zu: rank %d got %s after %g s, rank 0 %s", k, r,
+              lierne_status_name(own->status[0]), own->seconds[0], lierne_status_name(*first));
+    }
+    CHECK(*first == LIERNE_OK || *first == LIERNE_ERR_NO_MEMORY, "allocation %zu: %s", k,
+          lierne_status_name(*first));
+    return *first == LIERNE_OK;
+}
+
 int main(int argc, char **argv) {
     unsigned first = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
     unsigned count = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : SEEDS;
@@ -326,6 +388,8 @@ int main(int argc, char **argv) {
     common = process_share(sizeof *common);
     for (habit how = 0; how < HABITS; how++) {
         check_habit(how);
+    }
+    for (size_t k = 1; !fail_allocation(k) && k < 200; k++) {
     }
     for (unsigned seed = first; good && seed < first + count; seed++) {
         scenario s = scenario_of(seed);

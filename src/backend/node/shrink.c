@@ -112,7 +112,11 @@ lierne_status lierne_context_shrink(lierne_context **out, lierne_context *dead,
     lierne_status mine = out ? LIERNE_OK : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     lierne_status taken = lierne_context_take_spec(&spec, given);
     mine = mine != LIERNE_OK ? mine : taken != LIERNE_OK ? taken : check_spec(&spec);
-    LIERNE_TRY(lierne_survivors_begin(&s, lierne_context_timeout(&spec)));
+    lierne_status begun = lierne_survivors_begin(&s, lierne_context_timeout(&spec));
+    if (begun != LIERNE_OK) { /* tried once more, so that the others need not wait for this rank */
+        mine = begun;
+        LIERNE_TRY(lierne_survivors_begin(&s, lierne_context_timeout(&spec)));
+    }
     dead->shrunk = true;
     lierne_status status = shrink(out, &s, mine, &spec);
     lierne_survivors_end(&s);
