@@ -87,7 +87,7 @@ include tests/emulator/emulator.mk
 PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
 PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
 MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse samples))
-SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder partition shrink)
+SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder partition delta shrink)
 GPU_BENCH := $(if $(NCCL_SRC),$(call programs,tests/bench/gpu/*.c))
 $(B)/tests/bench/parts.a: $(call parts,tests/bench/*.c)
 	$(ARCHIVE)
