@@ -24,7 +24,7 @@ if [ -n "$csv" ]; then
     echo "# make bench BENCH_ARGS=\"${*@Q}\", $(date +%F), commit $(git -C "$here" describe --always --dirty 2>/dev/null)"
     echo "title,unit,method,forward,adjoint,both,both_p25,both_p75,forward_ratio,adjoint_ratio,both_ratio"
 fi
-[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder partition shrink"
+[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder partition delta shrink"
 for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$work/log"
     adds "${PIPESTATUS[0]}" "$work/log" >&2

@@ -137,9 +137,16 @@ static INLINE uint64_t differ_word(const unsigned char *a, const unsigned char *
 #endif
 #define WHOLE_8(a, b) differ_uint64_t(a, b, WORD)
 
+/* Cache lines are fetched ahead: two streams of loads wait for memory otherwise. */
+enum { AHEAD = 2048, LINE = 64 };
+
 /* differ, and whole for WORD elements: of the element's size. */
 #define COMPARE(differ, whole)                                                                     \
     for (size_t i = 0; i < c->n; i += WORD, now += WORD * size, last += WORD * size) {             \
+        for (size_t line = AHEAD; line < AHEAD + WORD * size; line += LINE) {                      \
+            __builtin_prefetch((const void *)((uintptr_t)now + line));                             \
+            __builtin_prefetch((const void *)((uintptr_t)last + line));                            \
+        }                                                                                          \
         uint64_t word = c->n - i < WORD ? differ(now, last, c->n - i) : whole(now, last);          \
         c->map[i / WORD] = word;                                                                   \
         c->count += (size_t)__builtin_popcountll(word);                                            \
