@@ -279,7 +279,7 @@ include src/install.mk tests/tests.mk
 $(addprefix $(B)/,src/backend/mpi/%.o src/tool/mpi/%.o): COMPILER = $(MPICC)
 $(addprefix $(B)/src/backend/,cuda/%.o nccl/%.o): MORE_CPPFLAGS += $(patsubst %,-isystem %/include,$(CUDA_DIR))
 $(B)/src/backend/nccl/%.o: MORE_CPPFLAGS += $(NCCL_INC:%=-isystem %)
-$(B)/src/runtime/memory/%.o $(B)/src/diagnose/%.o $(B)/src/plan/redistribute/delta.o: MORE_CFLAGS += $(FAST)
+$(B)/src/runtime/memory/%.o $(B)/src/diagnose/%.o $(B)/src/plan/redistribute/changes.o: MORE_CFLAGS += $(FAST)
 
 # What depends on flags or on a compiler is compiled again when these change: a file has them.
 version = $(shell $(1) --version 2>/dev/null | head -n 1)

@@ -75,6 +75,7 @@
 #include "lierne/collective.h"
 #include "lierne/config.h"
 #include "lierne/context.h"
+#include "lierne/delta.h"
 #include "lierne/digest.h"
 #include "lierne/grid.h"
 #include "lierne/group.h"

@@ -6,8 +6,8 @@
  * 32 MiB of elements, random ones of which changed; CSV. Times are the thread's own, the best of
  * some rounds; quick is one round. Rates are printed and not judged; what is decoded is compared,
  * and bits are judged. */
-#include "plan/redistribute/delta.h"
 #include "bench/checks.h"
+#include "plan/redistribute/changes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,11 +33,11 @@ static void copy(size_t size) {
 }
 
 static void encode(size_t size) {
-    encoded_bytes = lierne_delta_encode(encoded, now, last, BYTES / size, size);
+    encoded_bytes = lierne_changes_encode(encoded, now, last, BYTES / size, size);
 }
 
 static void decode(size_t size) {
-    check(lierne_delta_decode(out, BYTES / size, size, encoded, encoded_bytes) == LIERNE_OK,
+    check(lierne_changes_decode(out, BYTES / size, size, encoded, encoded_bytes) == LIERNE_OK,
           "decoding");
 }
 
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
     last = malloc(BYTES);
     now = malloc(BYTES);
     out = malloc(BYTES);
-    encoded = malloc(lierne_delta_bound(BYTES, 1));
+    encoded = malloc(lierne_changes_bound(BYTES, 1));
     check(last && now && out && encoded, "memory");
     for (size_t i = 0; counts[0] == 0 && i < BYTES; i++) {
         last[i] = (unsigned char)draw();

@@ -248,6 +248,16 @@ static void dense(void) {
     TRY("redistribute", r, NULL,
         (lierne_plan_destroy(plan), lierne_plan_create_redistribute(&plan, context, &r)));
     lierne_plan_destroy(plan), plan = NULL;
+    BOX(lierne_delta_report) changes;
+    lierne_delta *delta = NULL;
+    PREPARE(changes);
+    expect("a plan", lierne_plan_create_redistribute(&plan, context, &r), LIERNE_OK, NULL);
+    expect("delta", lierne_delta_create(&delta, plan), LIERNE_OK, NULL);
+    expect("delta report", lierne_delta_get_report(&changes.value, delta), LIERNE_OK, NULL);
+    expect_true("delta report is filled", changes.value.version == 0);
+    AFTER("delta report", changes);
+    lierne_delta_destroy(delta);
+    lierne_plan_destroy(plan), plan = NULL;
     TRY("bridge check", b, NULL, lierne_bridge_check(&b));
     TRY("bridge grids", b, NULL, lierne_bridge_check_grids(&b));
     TRY("bridge", b, NULL,

@@ -48,7 +48,7 @@ for program in "$build"/tests/mpi/*; do
     done
 done
 if [ -n "${LIERNE_TEST_CONTEXTS:-}" ]; then # functions of a caller instead of MPI (contexts.c)
-    for run in "4 golden" "3 sparse" "3 redistribute" "3 general" "3 samples"; do
+    for run in "4 golden" "3 sparse" "3 redistribute" "3 general" "3 samples" "3 delta"; do
         LIERNE_TRANSPORTS=oob launch $run
         LIERNE_TEST_NODE_RANKS=2 launch $run
     done
@@ -61,7 +61,7 @@ for n in 2 3; do
     launch $n abort apart
 done
 export LIERNE_TEST_NODE_RANKS=2
-for run in "4 general" "4 golden" "3 sparse" "3 halos" "8 redistribute" "3 samples"; do
+for run in "4 general" "4 golden" "3 sparse" "3 halos" "8 redistribute" "3 samples" "3 delta"; do
     launch $run
 done
 for run in "4 golden" "6 golden" "4 general"; do
@@ -75,7 +75,7 @@ launch 4 schedule threads
 launch 4 shared_output pairs
 # Over MPI alone, and with messages that it moves piece by piece, by both ends.
 export LIERNE_TRANSPORTS=mpi
-for run in "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" "3 samples" \
+for run in "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" "3 samples" "4 delta" \
     "3 shared_output" "3 rounds" "4 schedule" "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
     launch $run
 done

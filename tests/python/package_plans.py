@@ -86,6 +86,34 @@ class Plans(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "src has 5 layouts, dst 4"):
                 lierne.TensorSet(world[0], src, dst[:4])
 
+    def test_deltas(self):
+        """Rank 0 trains, rank 1 serves: what changed arrives, and nothing else is sent."""
+        src, dst = (lierne.Layout(lierne.Grid({"tp": 1}, first, 2), (4000,), "f32", {}) for first in range(2))
+
+        def rank(context):
+            plan = lierne.TensorSet(context, [src], [dst])
+            delta = lierne.Delta(plan)
+            data, sent = np.arange(plan.shapes()[0][0], dtype="f4"), []
+            for step in range(4):
+                data[100 * step:100 * step + 5] += 0.5
+                if step == 3:
+                    delta.invalidate()
+                np.testing.assert_array_equal(delta.forward(data), plan.forward(data))
+                sent.append((delta.report["version"], delta.report["sent_bytes"]))
+            with self.assertRaises(lierne.errors.BusyError):
+                plan.close()
+            delta.close()
+            with self.assertRaisesRegex(ValueError, "delta is closed"):
+                delta.forward(data)
+            plan.close()
+            return sent
+
+        with lierne.Context.sim(2) as world:
+            sent = world.run(rank)[0]
+        self.assertEqual([version for version, _ in sent], [1, 2, 3, 4])
+        self.assertGreater(min(sent[0][1], sent[3][1]), 16000)
+        self.assertLess(max(sent[1][1], sent[2][1]), 100)
+
     def test_views_and_digests_of_a_set(self):
         """Ranks 0 and 1 train with tp2; rank 2 serves the whole."""
         trainer, engine = lierne.Grid({"tp": 2}, world_size=3), lierne.Grid({"tp": 1}, 2, 3)

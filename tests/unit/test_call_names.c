@@ -27,7 +27,8 @@ static const char *const elsewhere[] = {"lierne_context_create_mpi",
                                         "lierne_context_create_nccl",
                                         "lierne_nccl_get_summary",
                                         "lierne_torch_bind",
-                                        "lierne_segments_exchange_destroy"};
+                                        "lierne_segments_exchange_destroy",
+                                        "lierne_delta_destroy"};
 
 static char called[16384]; /* names, with a space before and after each */
 
@@ -129,6 +130,10 @@ static void describe_badly(const world *w) {
     BAD(lierne_bridge_check, &bridge);
     BAD(lierne_bridge_check_grids, NULL);
     BAD(lierne_packed_bridge_check, NULL);
+    BAD(lierne_delta_create, &(lierne_delta *){NULL}, NULL);
+    BAD(lierne_delta_forward, NULL, NULL, NULL);
+    BAD(lierne_delta_invalidate, NULL);
+    BAD(lierne_delta_get_report, NULL, NULL);
     BAD(lierne_layout_create_bridge, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
         &(lierne_layout *){NULL}, &bridge);
     BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);

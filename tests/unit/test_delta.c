@@ -1,200 +1,234 @@
-/* Changes of elements as bytes: what was encoded arrives bit for bit, at most a byte per piece
- * longer than dense and near the entropy; bytes that no encoder writes are an error, and nothing
- * is read or written out of bounds (buffers end where the heap's do, for the address sanitizer). */
-#include "unit/expect.h"
-
+/* Deltas of random sets and redistributions, against the plan's own forward: bit for bit, step
+ * after step, with any share of changed elements, outputs that were overwritten, and ranks whose
+ * arguments are bad; what does not change is not sent. */
 #include "base/base.h"
-#include "plan/redistribute/delta.h"
+#include "lierne.h"
+#include "lierne/sim.h"
+#include "unit/delta_steps.h"
+#include "unit/expect.h"
+#include "unit/ranks.h"
+
+#include "seeds.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { TRIALS = 400, HOSTILE = 20000, GUARD = 32, LARGE = 1 << 20 };
+typedef struct trial {
+    set_case set;
+    delta_steps ranks[DELTA_STEPS_RANKS];
+} trial;
 
-static uint64_t draw(uint64_t *seed) {
-    *seed += 0x9e3779b97f4a7c15u;
-    uint64_t x = (*seed ^ *seed >> 30) * 0xbf58476d1ce4e5b9u;
+static void work(lierne_context *context, void *shared) {
+    trial *t = shared;
+    delta_steps_run(&t->ranks[lierne_context_get_rank(context)], &t->set, context);
+}
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
 }
 
-/* Two versions of n elements, and what was encoded. */
-typedef struct run {
-    size_t n, size, changed, bytes;
-    unsigned char *last, *now, *encoded;
-} run;
-
-static unsigned char *bytes_of(size_t n) {
-    unsigned char *bytes = malloc(n + !n);
-    cr_assert_not_null(bytes);
-    return bytes;
-}
-
-/* A change is one of any bit, of each with the same probability. */
-static run open_run(size_t n, size_t size, double p, uint64_t *seed) {
-    run r = {.n = n, .size = size, .last = bytes_of(n * size), .now = bytes_of(n * size)};
-    r.encoded = bytes_of(lierne_delta_bound(n, size));
-    for (size_t i = 0; i < n * size; i++) {
-        r.last[i] = r.now[i] = (unsigned char)draw(seed);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if ((double)(draw(seed) >> 11) < p * 0x1p53) {
-            uint64_t bit = draw(seed) % (8 * size);
-            r.now[i * size + bit / 8] ^= (unsigned char)(1u << bit % 8);
-            r.changed++;
+Test(delta, random_sets_step_after_step, .timeout = 3600) {
+    static trial t;
+    seed_range seeds = test_seeds(60);
+    int64_t sent = 0, dense = 0, whole = 0;
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
+        random_set(&t.set, seed, 1 + (int)(seed % DELTA_STEPS_RANKS));
+        for (int r = 0; r < t.set.world; r++) {
+            t.ranks[r] = (delta_steps){.seed = seed};
+        }
+        ranks_run(t.set.world, NULL, work, &t);
+        for (int r = 0; r < t.set.world; r++) {
+            cr_assert_eq(t.ranks[r].wrong, 0, "rank %d: %s", r, t.ranks[r].what);
+            sent += t.ranks[r].sent;
+            dense += t.ranks[r].dense;
+            whole += t.ranks[r].whole;
         }
     }
-    r.bytes = lierne_delta_encode(r.encoded, r.now, r.last, n, size);
-    return r;
+    cr_expect(seeds.end - seeds.first < 60 || (sent < dense && whole > 100),
+              "%d of %d bytes were sent, %d messages were whole", (int)sent, (int)dense,
+              (int)whole);
 }
 
-static void close_run(run *r) {
-    free(r->last);
-    free(r->now);
-    free(r->encoded);
-}
+/* ---- one pair of ranks ---- */
 
-/* Decodes bytes in a buffer of just their length. */
-static lierne_status decode(run *r, const unsigned char *from, size_t bytes) {
-    unsigned char *exact = bytes_of(bytes);
-    memcpy(exact, from, bytes);
-    lierne_status status = lierne_delta_decode(r->last, r->n, r->size, exact, bytes);
-    free(exact);
-    return status;
-}
+enum { N = 40000 };
 
-static const double shares[] = {0, 0.0005, 0.005, 0.02, 0.1, 0.3, 0.7, 0.97, 1};
-#define NSHARES (sizeof shares / sizeof *shares)
+typedef struct pair {
+    int wrong;
+    char what[1200];
+} pair;
 
-Test(delta, arrives_bit_for_bit) {
-    uint64_t seed = 37;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        size_t size = (size_t)1 << trial % 4, piece = LIERNE_DELTA_PIECE / size;
-        size_t n = trial % 3 ? draw(&seed) % 300 : 2 * piece - 70 + draw(&seed) % 140;
-        run r = open_run(n, size, shares[draw(&seed) % NSHARES], &seed);
-        cr_assert_leq(r.bytes, lierne_delta_bound(n, size));
-        assert_ok(decode(&r, r.encoded, r.bytes));
-        cr_assert_arr_eq(r.last, r.now, n * size, "trial %d: %zu elements of %zu", trial, n, size);
-        close_run(&r);
+static void see(pair *p, bool ok, const char *what) {
+    if (!ok && p->wrong++ == 0) {
+        snprintf(p->what, sizeof p->what, "%s: %s", what, lierne_last_error());
     }
 }
 
-Test(delta, whole_without_a_last_version) {
-    uint64_t seed = 5;
-    run r = open_run(70001, 2, 0.01, &seed);
-    size_t bytes = lierne_delta_encode(r.encoded, r.now, NULL, r.n, r.size);
-    cr_assert_eq(bytes, lierne_delta_bound(r.n, r.size));
-    cr_assert_eq(bytes, 2 * 70001 + 3);
-    memset(r.last, 0x5a, r.n * r.size);
-    assert_ok(decode(&r, r.encoded, bytes));
-    cr_assert_arr_eq(r.last, r.now, r.n * r.size);
-    close_run(&r);
+/* Rank 0 has a tensor of 16-bit elements that rank 1 gets. */
+static lierne_plan *create_plan(lierne_context *context, lierne_dtype dtype, int64_t n) {
+    static const char *const name = "one";
+    static const int64_t size = 1;
+    const lierne_placement none = {.kind = LIERNE_PLACEMENT_REPLICATE};
+    lierne_layout *layouts[2] = {NULL, NULL};
+    lierne_plan *plan = NULL;
+    for (int side = 0; side < 2; side++) {
+        const lierne_grid_spec grid_spec = {.size = sizeof grid_spec,
+                                            .ndims = 1,
+                                            .names = &name,
+                                            .sizes = &size,
+                                            .rank_offset = side,
+                                            .world_size = 2};
+        lierne_grid *grid = NULL;
+        (void)lierne_grid_create(&grid, &grid_spec);
+        const lierne_layout_spec spec = {.size = sizeof spec,
+                                         .grid = grid,
+                                         .naxes = 1,
+                                         .shape = &n,
+                                         .dtype = dtype,
+                                         .placements = &none};
+        (void)lierne_layout_create(&layouts[side], &spec);
+        lierne_grid_destroy(grid);
+    }
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = layouts[0],
+                                           .dst = layouts[1]};
+    (void)lierne_plan_create_redistribute(&plan, context, &spec);
+    lierne_layout_destroy(layouts[0]);
+    lierne_layout_destroy(layouts[1]);
+    return plan;
 }
 
-Test(delta, signs_of_zero_and_payloads_of_nan_are_changes) {
-    const uint32_t last[] = {0, 0x7fc00001u, 0x3f800000u},
-                   now[] = {0x80000000u, 0x7fc00002u, last[2]};
-    uint32_t data[3];
-    unsigned char encoded[16];
-    memcpy(data, last, sizeof data);
-    size_t bytes = lierne_delta_encode(encoded, now, last, 3, 4);
-    assert_ok(lierne_delta_decode(data, 3, 4, encoded, bytes));
-    cr_assert_arr_eq(data, now, sizeof data);
+static lierne_delta_report report_of(const lierne_delta *delta) {
+    lierne_delta_report report = {.size = sizeof report};
+    (void)lierne_delta_get_report(&report, delta);
+    return report;
 }
 
-/* The format: 16 elements, 3 and 5 changed; k is 3. */
-Test(delta, known_bytes) {
-    unsigned char last[16] = {0}, now[16] = {0}, encoded[17];
-    now[3] = 0xab;
-    now[5] = 0xcd;
-    /* gaps 3 and 1: 0 110 0 100, of which the first is the lowest bit. */
-    const unsigned char expected[] = {2 * 4, 0xab, 0xcd, 0x26};
-    cr_assert_eq(lierne_delta_encode(encoded, now, last, 16, 1), sizeof expected);
-    cr_assert_arr_eq(encoded, expected, sizeof expected);
-    cr_assert_eq(lierne_delta_encode(encoded, last, last, 16, 1), 1);
-    cr_assert_eq(encoded[0], 0);
+/* What is sent: everything, nothing, two percent in 23 bits each; a rank with bad arguments. */
+static void run_pair(lierne_context *context, void *shared) {
+    static uint16_t in[N], outs[2][N];
+    int rank = lierne_context_get_rank(context);
+    pair *p = &((pair *)shared)[rank];
+    uint16_t *out = outs[rank];
+    lierne_plan *plan = create_plan(context, LIERNE_DTYPE_BF16, N);
+    lierne_delta *delta = NULL;
+    see(p, lierne_delta_create(&delta, plan) == LIERNE_OK, "create");
+    see(p, report_of(delta).version == 0, "no version yet");
+    for (int i = 0; rank == 0 && i < N; i++) {
+        in[i] = (uint16_t)mix((uint64_t)i + 1);
+    }
+    see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "the first call");
+    see(p, rank == 0 || memcmp(out, in, sizeof in) == 0, "the first output");
+    lierne_delta_report report = report_of(delta);
+    int64_t dense = rank == 0 ? 2 * N : 0;
+    see(p,
+        report.dense_bytes == dense && report.sent_bytes >= dense && report.version == 1 &&
+            report.sent_bytes <= dense + 40 && report.whole_messages == (rank == 0),
+        "all of it");
+    see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "a call without changes");
+    report = report_of(delta);
+    see(p, report.messages == 0 && report.sent_bytes == (rank == 0 ? 32 : 0),
+        "nothing but a header");
+
+    for (int i = 0; rank == 0 && i < N; i += 50) {
+        in[i + (int)(mix((uint64_t)i) % 50)] ^= 0x8000;
+    }
+    see(p,
+        lierne_delta_forward(delta, rank == 1 ? NULL : out, in) == LIERNE_ERR_INVALID &&
+            strstr(lierne_last_error(), rank == 1 ? "out" : "rank 1 takes no part"),
+        "out is NULL on rank 1");
+    see(p, report_of(delta).version == 2, "a call that nobody took part in");
+    see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "two percent");
+    see(p, rank == 0 || memcmp(out, in, sizeof in) == 0, "two percent arrive");
+    report = report_of(delta);
+    see(p, rank == 1 || (report.sent_bytes * 8 < N / 50 * 25 && report.whole_messages == 0),
+        "23 bits for each");
+    see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
+    see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
 }
 
-/* Bits per changed element, heads included, beside H(p)/p + those of the element. */
-Test(delta, near_the_entropy) {
-    uint64_t seed = 11;
-    for (size_t s = 1; s <= 5; s++) {
-        for (size_t size = 1; size <= 8; size *= 2) {
-            double p = shares[s], entropy = -(p * log2(p) + (1 - p) * log2(1 - p)) / p;
-            run r = open_run(LARGE, size, p, &seed);
-            double bits = 8.0 * (double)r.bytes / (double)r.changed;
-            double least = entropy + 8.0 * (double)size;
-            cr_expect_leq(bits, 1.1 * least, "p %g, size %zu: %.2f bits, entropy %.2f", p, size,
-                          bits, least);
-            cr_log_info("p %g, size %zu: %.2f bits, entropy %.2f", p, size, bits, least);
-            close_run(&r);
-        }
+Test(delta, two_percent_of_a_tensor) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_pair, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
     }
 }
 
-/* --- bytes that are wrong ------------------------------------------------------------------- */
-
-static void rejects(size_t n, const char *words, size_t bytes, const unsigned char *from) {
-    unsigned char data[64] = {0};
-    assert_error(lierne_delta_decode(data, n, 1, from, bytes), LIERNE_ERR_MISMATCH, words);
-}
-#define REJECTS(n, words, ...)                                                                     \
-    rejects(n, words, sizeof((unsigned char[]){__VA_ARGS__}), (unsigned char[]){__VA_ARGS__})
-
-Test(delta, rejects_what_no_encoder_writes) {
-    REJECTS(16, "piece 0 of the changes of 16 elements, in 1 bytes: the bytes end within it", 4);
-    REJECTS(16, "the bytes end within it", 4, 7);
-    REJECTS(16, "the bytes end within it", 2, 1, 2, 3);
-    REJECTS(16, "the bytes end within it", 5, 7, 1);
-    REJECTS(16, "the bytes end within it", 128);
-    REJECTS(16, "its head has no end", 128, 128, 128, 0);
-    REJECTS(16, "its head is none that is written", 3);
-    REJECTS(16, "its head is none that is written", 6);
-    REJECTS(16, "its head is none that is written", 17 * 4);
-    REJECTS(16, "a gap is longer than the piece", 4, 7, 1);
-    REJECTS(16, "a gap is longer than the piece", 8, 7, 7, 0xff, 0xff, 0xff, 0xff, 0);
-    REJECTS(16, "bits behind the last gap are not zero", 4, 7, 0x40);
-    REJECTS(16, "its map has other changes than it says", 5, 7, 1, 1);
-    REJECTS(16, "its map has other changes than it says", 5, 7, 0, 0);
-    REJECTS(12, "its map has other changes than it says", 5, 7, 0, 16);
-    REJECTS(16, "1 more than their pieces", 0, 0);
+/* Elements of 16 bytes are compared in halves. */
+static void run_halves(lierne_context *context, void *shared) {
+    pair *p = &((pair *)shared)[lierne_context_get_rank(context)];
+    lierne_plan *plan = create_plan(context, LIERNE_DTYPE_BITS128, 3);
+    lierne_delta *delta = NULL;
+    uint64_t in[6] = {1, 2, 3, 4, 5, 6}, out[6] = {0};
+    see(p, lierne_delta_create(&delta, plan) == LIERNE_OK, "create");
+    for (int step = 0; step < 3; step++) {
+        in[2 * step + 1] += 10;
+        see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "forward");
+    }
+    see(p, lierne_context_get_rank(context) == 0 || memcmp(in, out, sizeof in) == 0, "halves");
+    see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
+    see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
 }
 
-/* Bytes of an encoding with some changed, cut off, or random ones. */
-static size_t spoil(const run *r, unsigned char *bytes, uint64_t *seed) {
-    size_t kind = draw(seed) % 3, n = kind == 1 ? draw(seed) % (r->bytes + 1) : r->bytes;
-    for (size_t i = 0; i < n; i++) {
-        bytes[i] = kind == 2 ? (unsigned char)draw(seed) : r->encoded[i];
+Test(delta, elements_of_16_bytes) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_halves, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
     }
-    for (size_t i = 0; n > 0 && i <= draw(seed) % 4; i++) {
-        bytes[draw(seed) % n] = (unsigned char)draw(seed);
-    }
-    return n;
 }
 
-/* The guards behind data show what is written out of bounds also without a sanitizer. */
-Test(delta, hostile_bytes_stay_in_bounds) {
-    uint64_t seed = 99;
-    int rejected = 0;
-    for (int trial = 0; trial < HOSTILE; trial++) {
-        size_t size = (size_t)1 << trial % 4, n = draw(&seed) % 200;
-        run r = open_run(n, size, shares[draw(&seed) % NSHARES], &seed);
-        unsigned char *bytes = bytes_of(r.bytes), *data = bytes_of(n * size + GUARD);
-        memset(data, 0xee, n * size + GUARD);
-        size_t given = spoil(&r, bytes, &seed);
-        lierne_status status = decode(&r, bytes, given);
-        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_MISMATCH);
-        cr_assert_eq(lierne_delta_decode(data, n, size, bytes, given), status);
-        for (size_t i = 0; i < GUARD; i++) {
-            cr_assert_eq(data[n * size + i], 0xee, "trial %d wrote behind its data", trial);
-        }
-        rejected += status != LIERNE_OK;
-        free(bytes);
-        free(data);
-        close_run(&r);
+/* A rank alone, so that a failed allocation is everybody's. */
+Test(delta, every_failed_allocation_of_create) {
+    lierne_context *context;
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = 4,
+                                         .dtype = LIERNE_DTYPE_F32};
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    float in[4] = {1, 2, 3, 4}, out[4] = {0};
+    size_t k = 0;
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_plan_create_all_gather(&plan, context, &spec));
+    size_t live = lierne_mem_live();
+    while (status == LIERNE_ERR_NO_MEMORY && ++k < 2000) {
+        lierne_mem_fail_at(k);
+        status = lierne_delta_create(&delta, plan);
+        lierne_mem_fail_at(0);
+        cr_assert(status == LIERNE_OK || (!delta && lierne_mem_live() == live),
+                  "allocation %zu: %s", k, lierne_last_error());
     }
-    cr_assert_gt(rejected, HOSTILE / 4);
+    cr_expect(status == LIERNE_OK && k > 20, "%s at %zu", lierne_status_name(status), k);
+    assert_ok(lierne_delta_forward(delta, out, in));
+    cr_expect_eq(memcmp(in, out, sizeof in), 0);
+    assert_ok(lierne_delta_destroy(delta));
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+Test(delta, what_is_rejected) {
+    lierne_context *context;
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    lierne_delta_report report = {.size = 3};
+    const lierne_all_reduce_spec sums = {.size = sizeof sums,
+                                         .count = 4,
+                                         .dtype = LIERNE_DTYPE_F32};
+    assert_error(lierne_delta_create(&delta, NULL), LIERNE_ERR_INVALID, "plan is NULL");
+    assert_error(lierne_delta_forward(NULL, &report, &report), LIERNE_ERR_INVALID, "delta is NULL");
+    assert_error(lierne_delta_invalidate(NULL), LIERNE_ERR_INVALID, "delta is NULL");
+    assert_error(lierne_delta_get_report(&report, NULL), LIERNE_ERR_INVALID, "delta is NULL");
+    assert_ok(lierne_delta_destroy(NULL));
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_plan_create_all_reduce(&plan, context, &sums));
+    (void)lierne_delta_create(&delta, plan); /* alone, a sum of one is a copy */
+    assert_ok(lierne_delta_destroy(delta));
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
 }

@@ -1,464 +1,249 @@
-/* See delta.h.
+/* A plan's forward that moves what changed.
  *
- * Encoding looks at every byte once: a piece becomes a bit map of its changes, 64 elements at a
- * time and without a branch per element, and all else goes over the bits that are set. So changes
- * that are rare cost about as much as reading both versions. The length of gaps is not counted but
- * bounded, which spares a pass and is only above that of the map where both are about the same. */
-#include "plan/redistribute/delta.h"
+ * Both ends know from the plan which elements a message has and in which order, so a message needs
+ * no indices of tensors: it is a run of elements, of which each side keeps the last version. So the
+ * output is written whole in every call, whatever it holds. Packing, unpacking and copies are plans
+ * of their own, made from the route; so are the three exchanges of a call: who has which version,
+ * how long each message is, and the messages, whose lengths change from call to call as those of
+ * packed sequences do (runtime/execute/varying.h). */
+#include "plan/redistribute/delta_plans.h"
 
+#include "plan/redistribute/changes.h"
+
+#include <stdio.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
-enum { GAPS, MAP, DENSE, FORMS, WORD = 64, PIECE_WORDS = LIERNE_DELTA_PIECE / WORD, HEAD = 3 };
+/* --- the object --------------------------------------------------------------------------- */
 
-static size_t piece_of(size_t n, size_t size) {
-    size_t most = LIERNE_DELTA_PIECE / size;
-    return n < most ? n : most;
+/* A call is blocking. */
+static bool is_busy(const lierne_dependent *dependent) {
+    (void)dependent;
+    return false;
 }
 
-size_t lierne_delta_bound(size_t n, size_t size) {
-    size_t most = LIERNE_DELTA_PIECE / size;
-    return n * size + n / most + (n % most > 0);
-}
-
-/* Parameter of the Rice codes: about the logarithm of the mean gap. */
-static int parameter(size_t n, size_t count) {
-    int k = 0;
-    while (count << (k + 1) <= n) {
-        k++;
+static lierne_status free_delta(lierne_delta *d) {
+    lierne_status status = LIERNE_OK;
+    for (size_t i = 0; i < d->nplans; i++) {
+        lierne_status one = lierne_plan_destroy(d->plans[i]);
+        status = status == LIERNE_OK ? one : status;
     }
-    return k;
+    lierne_delta_close(d);
+    lierne_mem_free(d);
+    return status;
 }
 
-/* memcpy of a length that the compiler knows. */
-static inline void copy(unsigned char *to, const unsigned char *from, size_t size) {
-    switch (size) {
-    case 1:
-        *to = *from;
-        break;
-    case 2:
-        memcpy(to, from, 2);
-        break;
-    case 4:
-        memcpy(to, from, 4);
-        break;
-    default:
-        memcpy(to, from, 8);
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_delta *d = (lierne_delta *)dependent;
+    d->context->nplans -= lierne_context_remove_dependent(d->context, dependent);
+    lierne_plan_hold(d->of, -1);
+    return free_delta(d);
+}
+
+lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
+    lierne_delta *d = NULL;
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
+    lierne_context *context = lierne_plan_context(plan);
+    const lierne_field field = {.name = "plan", .value = lierne_plan_get_number(plan)};
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status =
+        out ? lierne_alloc(&d, 1, sizeof *d)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
+    status = lierne_context_agree_all(context, status, &field, 1, NULL);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(d);
+        return status;
     }
-}
-
-/* --- encoding ------------------------------------------------------------------------------- */
-
-/* Into functions for other instructions too. */
-#define INLINE inline __attribute__((always_inline))
-
-/* Bit i: byte i of WORD is 255, else 0. */
-static INLINE uint64_t gather(const unsigned char *flags) {
-    uint64_t bits = 0;
-#ifdef __SSE2__
-    for (int i = 0; i < WORD; i += 16) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(flags + i));
-        bits |= (uint64_t)(unsigned)_mm_movemask_epi8(x) << i;
+    d->context = context;
+    d->of = plan;
+    status = lierne_plan_check_idle(plan);
+    status = lierne_delta_create_plans(d, status == LIERNE_OK ? lierne_delta_open(d) : status);
+    if (status != LIERNE_OK) {
+        (void)free_delta(d);
+        return status;
     }
-#else
-    for (int i = 0; i < WORD; i++) {
-        bits |= (uint64_t)(flags[i] & 1) << i;
-    }
-#endif
-    return bits;
+    d->dependent = (lierne_dependent){.busy = is_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &d->dependent);
+    context->nplans++;
+    lierne_plan_hold(plan, 1);
+    *out = d;
+    return LIERNE_OK;
 }
 
-/* Bit i: elements i of a and b differ, i < n <= WORD. A whole word has a loop of fixed length,
- * which compilers turn into vector code. */
-#define DEFINE_DIFFER(type)                                                                        \
-    static INLINE uint64_t differ_##type(const unsigned char *a, const unsigned char *b,           \
-                                         size_t n) {                                               \
-        unsigned char flags[WORD] = {0};                                                           \
-        for (size_t i = 0; i < (n < WORD ? n : WORD); i++) {                                       \
-            type x, y;                                                                             \
-            memcpy(&x, a + i * sizeof x, sizeof x);                                                \
-            memcpy(&y, b + i * sizeof y, sizeof y);                                                \
-            flags[i] = x != y ? 255 : 0;                                                           \
-        }                                                                                          \
-        return gather(flags);                                                                      \
-    }
-
-DEFINE_DIFFER(uint8_t)
-DEFINE_DIFFER(uint16_t)
-DEFINE_DIFFER(uint32_t)
-DEFINE_DIFFER(uint64_t)
-
-/* The changes of a piece of n elements. */
-typedef struct changes {
-    size_t n;
-    size_t count;
-    uint64_t map[PIECE_WORDS];
-} changes;
-
-#ifdef __SSE2__
-/* Bytes 255 where 16 bytes of a and b from i * 16 on have equal elements of 1 << log bytes. */
-static INLINE __m128i equal_16(const unsigned char *a, const unsigned char *b, int i, int log) {
-    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a + 16 * i));
-    __m128i y = _mm_loadu_si128((const __m128i *)(const void *)(b + 16 * i));
-    return log == 0   ? _mm_cmpeq_epi8(x, y)
-           : log == 1 ? _mm_cmpeq_epi16(x, y)
-                      : _mm_cmpeq_epi32(x, y);
+lierne_status lierne_delta_destroy(lierne_delta *delta) {
+    LIERNE_PUBLIC_CALL();
+    return delta ? destroy_dependent(&delta->dependent) : LIERNE_OK;
 }
 
-/* As differ, of 16 elements. */
-static INLINE uint64_t differ_16(const unsigned char *a, const unsigned char *b, int log) {
-    __m128i equal = equal_16(a, b, 0, log);
-    if (log == 1) {
-        equal = _mm_packs_epi16(equal, equal_16(a, b, 1, log));
-    } else if (log == 2) {
-        equal = _mm_packs_epi16(_mm_packs_epi32(equal, equal_16(a, b, 1, log)),
-                                _mm_packs_epi32(equal_16(a, b, 2, log), equal_16(a, b, 3, log)));
-    }
-    return 0xffffu & ~(unsigned)_mm_movemask_epi8(equal);
+lierne_status lierne_delta_invalidate(lierne_delta *delta) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(delta, "delta"));
+    delta->held = LIERNE_DELTA_UNKNOWN;
+    return LIERNE_OK;
 }
 
-static INLINE uint64_t differ_word(const unsigned char *a, const unsigned char *b, int log) {
-    uint64_t bits = 0;
-    for (int i = 0; i < 4; i++) {
-        bits |= differ_16(a + ((size_t)i << (4 + log)), b + ((size_t)i << (4 + log)), log)
-                << 16 * i;
-    }
-    return bits;
-}
-#define WHOLE_1(a, b) differ_word(a, b, 0)
-#define WHOLE_2(a, b) differ_word(a, b, 1)
-#define WHOLE_4(a, b) differ_word(a, b, 2)
-#else
-#define WHOLE_1(a, b) differ_uint8_t(a, b, WORD)
-#define WHOLE_2(a, b) differ_uint16_t(a, b, WORD)
-#define WHOLE_4(a, b) differ_uint32_t(a, b, WORD)
-#endif
-#define WHOLE_8(a, b) differ_uint64_t(a, b, WORD)
-
-/* Cache lines are fetched ahead: two streams of loads wait for memory otherwise. */
-enum { AHEAD = 2048, LINE = 64 };
-
-/* differ, and whole for WORD elements: of the element's size. */
-#define COMPARE(differ, whole)                                                                     \
-    for (size_t i = 0; i < c->n; i += WORD, now += WORD * size, last += WORD * size) {             \
-        for (size_t line = AHEAD; line < AHEAD + WORD * size; line += LINE) {                      \
-            __builtin_prefetch((const void *)((uintptr_t)now + line));                             \
-            __builtin_prefetch((const void *)((uintptr_t)last + line));                            \
-        }                                                                                          \
-        uint64_t word = c->n - i < WORD ? differ(now, last, c->n - i) : whole(now, last);          \
-        c->map[i / WORD] = word;                                                                   \
-        c->count += (size_t)__builtin_popcountll(word);                                            \
-    }                                                                                              \
-    break
-
-static INLINE void compare_as(changes *c, const unsigned char *now, const unsigned char *last,
-                              size_t size) {
-    c->count = 0;
-    switch (size) {
-    case 1:
-        COMPARE(differ_uint8_t, WHOLE_1);
-    case 2:
-        COMPARE(differ_uint16_t, WHOLE_2);
-    case 4:
-        COMPARE(differ_uint32_t, WHOLE_4);
-    default:
-        COMPARE(differ_uint64_t, WHOLE_8);
-    }
+lierne_status lierne_delta_get_report(lierne_delta_report *report, const lierne_delta *delta) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(delta, "delta"));
+    return lierne_spec_give(report, &delta->report, sizeof *report, "report");
 }
 
-#ifdef __SSE2__
-/* The same for the processors that have these instructions. */
-__attribute__((target("avx2,popcnt"))) static void
-compare_avx2(changes *c, const unsigned char *now, const unsigned char *last, size_t size) {
-    compare_as(c, now, last, size);
-}
-#define HAS_AVX2() (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt"))
-#else
-#define compare_avx2 compare_as
-#define HAS_AVX2()   0
-#endif
+/* --- a call ------------------------------------------------------------------------------- */
 
-static void compare(changes *c, const unsigned char *now, const unsigned char *last, size_t size) {
-    if (HAS_AVX2()) {
-        compare_avx2(c, now, last, size);
-    } else {
-        compare_as(c, now, last, size);
-    }
-}
-
-/* At least the bytes that put_gaps writes: quotients add up to at most that of the sum. */
-static size_t gap_bytes(const changes *c) {
-    int k = parameter(c->n, c->count);
-    return (c->count * (size_t)(k + 1) + ((c->n - c->count) >> k) + 7) / 8;
-}
-
-static unsigned char *put_number(unsigned char *to, size_t number) {
-    for (; number > 127; number >>= 7) {
-        *to++ = (unsigned char)(number | 128);
-    }
-    *to++ = (unsigned char)number;
-    return to;
-}
-
-/* Bits that wait until they are 32. */
-typedef struct bit_writer {
-    unsigned char *to;
-    uint64_t bits;
-    int n;
-} bit_writer;
-
-static inline void put_bytes(bit_writer *w, int n) {
-    for (int i = 0; i < n; i++) {
-        w->to[i] = (unsigned char)(w->bits >> 8 * i);
-    }
-    w->to += n;
-}
-
-/* n <= 32 */
-static inline void put_bits(bit_writer *w, uint64_t bits, int n) {
-    w->bits |= bits << w->n;
-    w->n += n;
-    if (w->n >= 32) {
-        put_bytes(w, 4);
-        w->bits >>= 32;
-        w->n -= 32;
-    }
-}
-
-static inline void put_gap(bit_writer *w, size_t gap, int k) {
-    size_t ones = gap >> k, rest = gap & (((size_t)1 << k) - 1);
-    for (; ones >= 8; ones -= 8) {
-        put_bits(w, 255, 8);
-    }
-    put_bits(w, (((uint64_t)1 << ones) - 1) | (uint64_t)rest << (ones + 1), (int)ones + 1 + k);
-}
-
-/* Writes values, and behind them their gaps. */
-static inline unsigned char *put_gaps(unsigned char *to, const changes *c, const unsigned char *now,
-                                      size_t size) {
-    int k = parameter(c->n, c->count);
-    bit_writer w = {.to = to + c->count * size};
-    for (size_t i = 0, start = 0; i < c->n; i += WORD) {
-        for (uint64_t word = c->map[i / WORD]; word; word &= word - 1) {
-            size_t at = i + (size_t)__builtin_ctzll(word);
-            copy(to, now + at * size, size);
-            to += size;
-            put_gap(&w, at - start, k);
-            start = at + 1;
+/* Tells all ranks which version this one keeps, or that it cannot take part. */
+static lierne_status tell_versions(lierne_delta *d, lierne_status status) {
+    const int64_t mine[LIERNE_DELTA_WORDS] = {status == LIERNE_OK ? d->held : LIERNE_DELTA_ERROR,
+                                              (int64_t)status};
+    char text[LIERNE_MESSAGE_SIZE];
+    snprintf(text, sizeof text, "%s", lierne_error_text());
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_VERSIONS], d->said, mine, NULL));
+    for (int i = 0; i < d->context->members.count; i++) {
+        const int64_t *said = &d->said[LIERNE_DELTA_WORDS * i];
+        lierne_status theirs = (lierne_status)said[LIERNE_DELTA_STATUS];
+        int rank = lierne_members_rank(&d->context->members, i);
+        if (said[LIERNE_DELTA_SAID] == LIERNE_DELTA_ERROR && rank == d->context->rank) {
+            lierne_set_error(text);
+            return status;
+        }
+        if (said[LIERNE_DELTA_SAID] == LIERNE_DELTA_ERROR) {
+            return LIERNE_FAIL(theirs, "rank %d takes no part: %s", rank,
+                               lierne_status_name((int)theirs));
         }
     }
-    put_bytes(&w, (w.n + 7) / 8);
-    return w.to;
+    return LIERNE_OK;
 }
 
-static inline unsigned char *put_map(unsigned char *to, const changes *c, const unsigned char *now,
-                                     size_t size) {
-    for (size_t i = 0; i < c->n; i += WORD) {
-        for (uint64_t word = c->map[i / WORD]; word; word &= word - 1, to += size) {
-            copy(to, now + (i + (size_t)__builtin_ctzll(word)) * size, size);
+static bool has_last(const lierne_delta *d, int peer) {
+    int64_t said = d->said[LIERNE_DELTA_WORDS * lierne_members_index(&d->context->members, peer) +
+                           LIERNE_DELTA_SAID];
+    return said >= 0 && said == d->kept;
+}
+
+/* Whether a message of so many bytes says that nothing changed: a zero for each piece. */
+static bool says_nothing(const char *bytes, int64_t n, int64_t elements, size_t size) {
+    int64_t pieces = (elements * (int64_t)size + LIERNE_CHANGES_PIECE - 1) / LIERNE_CHANGES_PIECE;
+    bool nothing = n == pieces;
+    for (int64_t i = 0; nothing && i < n; i++) {
+        nothing = bytes[i] == 0;
+    }
+    return nothing;
+}
+
+static void encode(lierne_delta *d, size_t m) {
+    lierne_delta_half *h = &d->sends;
+    size_t size = d->element * d->per;
+    size_t first = (size_t)h->first[m] * size;
+    int64_t n = (h->first[m + 1] - h->first[m]) * (int64_t)d->per;
+    bool changes = has_last(d, h->peers[m]);
+    unsigned char *to = (unsigned char *)h->bytes + h->at[m];
+    int64_t bytes =
+        (int64_t)lierne_changes_encode(to, h->packed + first, changes ? d->last + first : NULL,
+                                       (size_t)n, d->element);
+    if (changes && says_nothing(h->bytes + h->at[m], bytes, n, d->element)) {
+        bytes = 0;
+    }
+    int64_t *header = &h->headers[LIERNE_DELTA_HEADER * m];
+    header[LIERNE_DELTA_VERSION] = d->version;
+    header[LIERNE_DELTA_BASE] = changes ? d->kept : LIERNE_DELTA_UNKNOWN;
+    header[LIERNE_DELTA_BYTES] = bytes;
+    header[LIERNE_DELTA_ELEMENTS] = n;
+    d->report.sent_bytes += bytes + LIERNE_DELTA_HEADER * (int64_t)sizeof *header;
+    d->report.messages += bytes > 0;
+    d->report.whole_messages += !changes;
+}
+
+static lierne_status check_header(const lierne_delta *d, size_t m) {
+    const lierne_delta_half *h = &d->recvs;
+    const int64_t *header = &h->headers[LIERNE_DELTA_HEADER * m];
+    int64_t n = (h->first[m + 1] - h->first[m]) * (int64_t)d->per;
+    bool base =
+        header[LIERNE_DELTA_BASE] == LIERNE_DELTA_UNKNOWN || header[LIERNE_DELTA_BASE] == d->held;
+    if (header[LIERNE_DELTA_VERSION] == d->version && base && header[LIERNE_DELTA_ELEMENTS] == n &&
+        header[LIERNE_DELTA_BYTES] >= 0 && header[LIERNE_DELTA_BYTES] <= h->at[m + 1] - h->at[m]) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
+                       "rank %d: rank %d sends version %lld of %lld elements from version %lld on, "
+                       "in %lld bytes; version %lld of %lld from version %lld on was to come",
+                       d->context->rank, h->peers[m], (long long)header[LIERNE_DELTA_VERSION],
+                       (long long)header[LIERNE_DELTA_ELEMENTS],
+                       (long long)header[LIERNE_DELTA_BASE], (long long)header[LIERNE_DELTA_BYTES],
+                       (long long)d->version, (long long)n, (long long)d->held);
+}
+
+/* Ranks wait for messages of the lengths that they were told: a header that cannot be is the end.
+ */
+static lierne_status exchange(lierne_delta *d) {
+    lierne_route *route =
+        lierne_plan_side_of(d->plans[LIERNE_DELTA_PAYLOAD], LIERNE_DIRECTION_FORWARD)->route;
+    lierne_stage *stage = &route->stages.at[0];
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_HEADERS], d->recvs.headers,
+                                   d->sends.headers, NULL));
+    for (size_t m = 0; m < d->recvs.n; m++) {
+        lierne_status status = check_header(d, m);
+        if (status != LIERNE_OK) {
+            return lierne_context_kill(d->context, status);
         }
+        lierne_delta_set_length(&stage->recvs.at[m], &d->recvs, m,
+                                d->recvs.headers[LIERNE_DELTA_HEADER * m + LIERNE_DELTA_BYTES]);
     }
-    for (size_t i = 0; i < c->n; i += 8) {
-        *to++ = (unsigned char)(c->map[i / WORD] >> i % WORD);
+    for (size_t m = 0; m < d->sends.n; m++) {
+        lierne_delta_set_length(&stage->sends.at[m], &d->sends, m,
+                                d->sends.headers[LIERNE_DELTA_HEADER * m + LIERNE_DELTA_BYTES]);
     }
-    return to;
+    d->engines[0].stamp[LIERNE_STAMP_UPDATE] = d->version;
+    d->engines[0].stamp[LIERNE_STAMP_HASH] = d->version;
+    lierne_plan_vary(d->plans[LIERNE_DELTA_PAYLOAD]);
+    return lierne_plan_forward(d->plans[LIERNE_DELTA_PAYLOAD], d->recvs.bytes, d->sends.bytes,
+                               NULL);
 }
 
-static unsigned char *put_dense(unsigned char *to, const unsigned char *now, size_t bytes) {
-    *to++ = DENSE;
-    memcpy(to, now, bytes);
-    return to + bytes;
-}
-
-static unsigned char *put_piece(unsigned char *to, const changes *c, const unsigned char *now,
-                                size_t size) {
-    unsigned char head[HEAD];
-    if (c->count == 0) {
-        *to = GAPS;
-        return to + 1;
-    }
-    size_t gaps = gap_bytes(c), map = (c->n + 7) / 8;
-    int form = gaps <= map ? GAPS : MAP;
-    size_t nhead = (size_t)(put_number(head, c->count * 4 + (size_t)form) - head);
-    if (nhead + (form == GAPS ? gaps : map) + c->count * size > c->n * size) {
-        return put_dense(to, now, c->n * size);
-    }
-    memcpy(to, head, nhead);
-    return form == GAPS ? put_gaps(to + nhead, c, now, size) : put_map(to + nhead, c, now, size);
-}
-
-size_t lierne_delta_encode(unsigned char *to, const void *now, const void *last, size_t n,
-                           size_t size) {
-    const unsigned char *a = now, *b = last, *start = to;
-    changes c;
-    for (size_t i = 0; i < n; i += c.n) {
-        c.n = piece_of(n - i, size);
-        if (b) {
-            compare(&c, a + i * size, b + i * size, size);
-            to = put_piece(to, &c, a + i * size, size);
-        } else {
-            to = put_dense(to, a + i * size, c.n * size);
+/* The packed elements, from those of the version before. What a failure leaves has no version. */
+static lierne_status decode(lierne_delta *d, void *out) {
+    const lierne_delta_half *h = &d->recvs;
+    size_t size = d->element * d->per;
+    d->held = LIERNE_DELTA_UNKNOWN;
+    for (size_t m = 0; m < h->n; m++) {
+        const int64_t *header = &h->headers[LIERNE_DELTA_HEADER * m];
+        if (header[LIERNE_DELTA_BYTES] == 0) {
+            continue;
         }
+        LIERNE_TRY(lierne_changes_decode(h->packed + (size_t)h->first[m] * size,
+                                         (size_t)header[LIERNE_DELTA_ELEMENTS], d->element,
+                                         (unsigned char *)h->bytes + h->at[m],
+                                         (size_t)header[LIERNE_DELTA_BYTES]));
     }
-    return (size_t)(to - start);
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_UNPACKING], out, h->packed, NULL));
+    d->held = d->version;
+    return LIERNE_OK;
 }
 
-/* --- decoding --------------------------------------------------------------------------------
- *
- * Bytes come from another process and may be anything: every length is compared with what is left,
- * and every position with the piece, before it is used. Functions return what is wrong, or NULL. */
-
-/* What is left of the bytes. */
-typedef struct input {
-    const unsigned char *at;
-    const unsigned char *end;
-} input;
-
-static const char cut_short[] = "the bytes end within it";
-
-static size_t left(const input *in) {
-    return (size_t)(in->end - in->at);
+static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
+    lierne_delta_half *h = &d->sends;
+    d->version++;
+    d->report = (lierne_delta_report){.version = d->version,
+                                      .dense_bytes = d->report.dense_bytes,
+                                      .memory_bytes = d->report.memory_bytes};
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], h->packed, in, NULL));
+    for (size_t m = 0; m < h->n; m++) {
+        encode(d, m);
+    }
+    char *last = d->last;
+    d->last = h->packed;
+    h->packed = last;
+    d->kept = d->version;
+    LIERNE_TRY(exchange(d));
+    LIERNE_TRY(decode(d, out));
+    return lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL);
 }
 
-static const char *get_number(size_t *number, input *in) {
-    *number = 0;
-    for (int i = 0; i < HEAD; i++) {
-        if (left(in) == 0) {
-            return cut_short;
-        }
-        *number |= (size_t)(*in->at & 127) << 7 * i;
-        if (*in->at++ < 128) {
-            return NULL;
-        }
-    }
-    return "its head has no end";
-}
-
-/* Bits of whole bytes that were taken from in; those from n on are zero. */
-typedef struct bit_reader {
-    input *in;
-    uint64_t bits;
-    int n;
-} bit_reader;
-
-static inline void fill(bit_reader *r) {
-    for (; r->n <= WORD - 8 && r->in->at < r->in->end; r->n += 8) {
-        r->bits |= (uint64_t)*r->in->at++ << r->n;
-    }
-}
-
-static inline uint64_t take(bit_reader *r, int n) {
-    uint64_t bits = n < WORD ? r->bits & (((uint64_t)1 << n) - 1) : r->bits;
-    r->bits = n < WORD ? r->bits >> n : 0;
-    r->n -= n;
-    return bits;
-}
-
-/* The next gap; one that is longer than n ends soon. */
-static inline const char *get_gap(size_t *gap, bit_reader *r, int k, size_t n) {
-    size_t ones = 0;
-    for (bool found = false; !found && ones <= n;) {
-        fill(r);
-        int run = ~r->bits ? __builtin_ctzll(~r->bits) : WORD;
-        if (r->n == 0) {
-            return cut_short;
-        }
-        found = run < r->n;
-        ones += (size_t)run;
-        take(r, found ? run + 1 : run);
-    }
-    fill(r);
-    if (r->n < k) {
-        return cut_short;
-    }
-    *gap = ones << k | (size_t)take(r, k);
-    return NULL;
-}
-
-/* A piece of n elements, count of them changed, whose values are the next count. */
-typedef struct piece {
-    unsigned char *data;
-    const unsigned char *values;
-    size_t n;
-    size_t count;
-    size_t size;
-} piece;
-
-static const char *get_gaps(const piece *p, input *in) {
-    int k = p->count > 0 ? parameter(p->n, p->count) : 0;
-    bit_reader r = {.in = in};
-    for (size_t i = 0, start = 0, gap; i < p->count; i++, start += gap + 1) {
-        const char *wrong = get_gap(&gap, &r, k, p->n);
-        if (wrong || gap >= p->n - start) {
-            return wrong ? wrong : "a gap is longer than the piece";
-        }
-        copy(p->data + (start + gap) * p->size, p->values + i * p->size, p->size);
-    }
-    in->at -= r.n / 8;
-    return take(&r, r.n % 8) ? "bits behind the last gap are not zero" : NULL;
-}
-
-static const char *get_map(const piece *p, input *in) {
-    size_t found = 0;
-    if (left(in) < (p->n + 7) / 8) {
-        return cut_short;
-    }
-    for (size_t i = 0; i < p->n; i += 8) {
-        for (unsigned byte = *in->at++; byte; byte &= byte - 1, found++) {
-            size_t at = i + (size_t)__builtin_ctz(byte);
-            if (at >= p->n || found == p->count) {
-                return "its map has other changes than it says";
-            }
-            copy(p->data + at * p->size, p->values + found * p->size, p->size);
-        }
-    }
-    return found == p->count ? NULL : "its map has other changes than it says";
-}
-
-static const char *get_piece(piece *p, input *in) {
-    size_t number;
-    const char *wrong = get_number(&number, in);
-    size_t form = number % 4, count = number / 4, values = form == DENSE ? p->n : count;
-    if (wrong) {
-        return wrong;
-    }
-    if (form == FORMS || count > p->n || (form == DENSE && count > 0)) {
-        return "its head is none that is written";
-    }
-    if (left(in) < values * p->size) {
-        return cut_short;
-    }
-    p->values = in->at;
-    p->count = count;
-    in->at += values * p->size;
-    if (form == DENSE) {
-        memcpy(p->data, p->values, values * p->size);
-        return NULL;
-    }
-    return form == GAPS ? get_gaps(p, in) : get_map(p, in);
-}
-
-lierne_status lierne_delta_decode(void *data, size_t n, size_t size, const unsigned char *from,
-                                  size_t bytes) {
-    input in = {.at = from, .end = from + bytes};
-    for (size_t i = 0, number = 0; i < n; number++) {
-        piece p = {.data = (unsigned char *)data + i * size,
-                   .n = piece_of(n - i, size),
-                   .size = size};
-        const char *wrong = get_piece(&p, &in);
-        if (wrong) {
-            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
-                               "piece %zu of the changes of %zu elements, in %zu bytes: %s", number,
-                               n, bytes, wrong);
-        }
-        i += p.n;
-    }
-    return in.at == in.end
-               ? LIERNE_OK
-               : LIERNE_FAIL(
-                     LIERNE_ERR_MISMATCH,
-                     "the changes of %zu elements have %zu bytes, %zu more than their pieces", n,
-                     bytes, left(&in));
+lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(delta, "delta"));
+    LIERNE_TRY(lierne_context_alive(delta->context));
+    lierne_status status =
+        lierne_plan_check_buffers(delta->of, LIERNE_DIRECTION_FORWARD, out, in, NULL);
+    LIERNE_TRY(tell_versions(delta, status));
+    return send_changes(delta, out, in);
 }

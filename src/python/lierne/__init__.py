@@ -19,6 +19,7 @@ from lierne.collectives import (all_gather, all_reduce, all_to_all, barrier, bro
                                 partition_morton_codes, partition_split, reduce_scatter)
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
+from lierne.deltas import Delta
 from lierne.digest import check_digests, digest
 from lierne.graph_routes import GraphRoutes
 from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, SegmentShard, SegmentZigzag, Shard,
@@ -35,7 +36,7 @@ if text(lib.lierne_version()) != __version__:
     raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
                       f"{text(lib.lierne_version())}")
 
-__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic",
+__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Delta", "Diagnostic",
            "Error", "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "PackedBridge", "Packing",
            "Partial", "Placement", "Plan", "Redistribute", "References", "Replicate", "Request", "Route",
            "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "Shard", "ShardRows", "ShardSegments",

@@ -1,0 +1,75 @@
+/* What changed, only: a plan's forward whose input differs little from call to call, as the weights
+ * that a trainer sends to inference engines after every step (one to three percent of the bytes of
+ * bf16 weights change). Each rank keeps what it sent and got last; it compares, and sends the
+ * elements that differ and where they are.
+ *
+ *     lierne_plan_create_set(&plan, context, &spec);
+ *     lierne_delta_create(&delta, plan);
+ *     lierne_delta_forward(delta, weights_out, weights_in);    // the first call sends everything
+ *
+ * Elements are compared as bits, so that -0.0 and the payloads of NaN arrive: the output is that of
+ * lierne_plan_forward, bit for bit, and is written whole in every call, whatever it held. Of each
+ * piece of 64 KiB the shortest is sent: nothing, changed elements with their positions as Rice
+ * codes or as a bit map, or everything. So no call sends more than the plan's bytes, a byte per
+ * piece and a header of 32 bytes per message.
+ *
+ * Versions. Calls count from 1. A rank that does not have the last version (a call failed, or
+ * lierne_delta_invalidate said so) gets all of its part, the others get changes: every call begins
+ * with an all-gather of two numbers per rank, which says who has what. */
+#ifndef LIERNE_DELTA_H
+#define LIERNE_DELTA_H
+
+#include "lierne/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lierne_delta lierne_delta;
+
+/* What the last call did on this rank. Set size to sizeof(lierne_delta_report). */
+typedef struct lierne_delta_report {
+    size_t size;
+    int64_t version;        /* of the last call that began; 0: none yet */
+    int64_t dense_bytes;    /* that lierne_plan_forward sends from this rank */
+    int64_t sent_bytes;     /* that the last call sent: headers of 32 bytes, and what changed */
+    int64_t messages;       /* of these, those that had something to say */
+    int64_t whole_messages; /* of these, those that went to ranks without the last version */
+    int64_t memory_bytes;   /* that this rank keeps beside the plan: about four times what it sends
+                               and three times what it receives */
+} lierne_delta_report;
+
+/* Makes a delta of a plan's forward. Collective over the plan's context. The plan cannot be
+ * destroyed or changed before the delta is; both may be used in turn. If any rank fails, every rank
+ * gets the same error, and *out is NULL. Errors: INVALID (NULL, a plan whose segments change);
+ * UNSUPPORTED (a forward that sums, or that takes more than one stage; a context for device memory
+ * or streams, and the transports that lierne_plan_update_segments does not take); BUSY (a request
+ * of the plan is in flight); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
+ * serves one thread at a time. */
+LIERNE_API lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan);
+
+/* Moves what changed since the last call. Collective over the context, blocking. in and out: as of
+ * lierne_plan_forward, in host memory. Where a rank gives bad arguments, every rank gets an error,
+ * and nothing changes. Errors: INVALID (NULL; buffers that overlap); MISMATCH (a message that is no
+ * encoding of this version: the output then means nothing, and the next call brings all of it;
+ * other ranks have theirs; or a header that cannot be, which kills the context); the error that
+ * killed the context; TIMEOUT; PEER_FAILED; TRANSPORT. delta NULL: INVALID on this rank alone.
+ * Thread safety: a context serves one thread at a time. */
+LIERNE_API lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in);
+
+/* Asks for everything: the next call brings all of this rank's part, as after a digest that differs
+ * (lierne/digest.h). Local, not collective. Errors: INVALID (NULL). */
+LIERNE_API lierne_status lierne_delta_invalidate(lierne_delta *delta);
+
+/* Local. Errors: INVALID (NULL, report->size). */
+LIERNE_API lierne_status lierne_delta_get_report(lierne_delta_report *report,
+                                                 const lierne_delta *delta);
+
+/* Frees a delta; the plan stays. Collective over the context, as lierne_plan_destroy is. NULL is
+ * allowed. Errors: those of lierne_plan_destroy; the delta is freed in any case. */
+LIERNE_API lierne_status lierne_delta_destroy(lierne_delta *delta);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

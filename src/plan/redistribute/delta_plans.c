@@ -1,0 +1,264 @@
+/* What a delta executes: plans made from the route of its plan. Blocks keep the lists of rows of
+ * that route, which the delta holds. */
+#include "plan/redistribute/delta_plans.h"
+
+#include "lierne/collective.h"
+#include "plan/redistribute/changes.h"
+
+static const char no_adjoint[] = "a part of a delta moves forward only";
+
+/* --- what it is made of ------------------------------------------------------------------- */
+
+static lierne_status check_route(const lierne_plan *plan, const lierne_route *route) {
+    const lierne_stage *stage = route->stages.count > 0 ? &route->stages.at[0] : NULL;
+    bool direct =
+        route->stages.count <= 1 && (!stage || (stage->sums.count == 0 && stage->group < 0));
+    for (size_t m = 0; direct && stage && m < stage->sends.count; m++) {
+        direct = stage->sends.at[m].buffer == LIERNE_BUFFER_IN;
+    }
+    for (size_t m = 0; direct && stage && m < stage->recvs.count; m++) {
+        direct = stage->recvs.at[m].buffer == LIERNE_BUFFER_OUT;
+    }
+    if (plan->parts.side[LIERNE_DIRECTION_FORWARD].varying) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the segments of the plan change: it has no last version",
+                           plan->context->rank);
+    }
+    return direct ? LIERNE_OK
+                  : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                                "rank %d: the plan's forward (%s) sums or takes several stages: "
+                                "its messages are not parts of its input",
+                                plan->context->rank, plan->parts.kind);
+}
+
+static lierne_status open_half(lierne_delta *d, lierne_delta_half *h,
+                               const lierne_messages *messages) {
+    size_t n = messages ? messages->count : 0;
+    h->n = n;
+    LIERNE_TRY(lierne_alloc(&h->peers, n + 1, sizeof *h->peers));
+    LIERNE_TRY(lierne_alloc(&h->first, n + 1, sizeof *h->first));
+    LIERNE_TRY(lierne_alloc(&h->at, n + 1, sizeof *h->at));
+    LIERNE_TRY(lierne_alloc(&h->headers, LIERNE_DELTA_HEADER * n + 1, sizeof *h->headers));
+    LIERNE_TRY(lierne_alloc(&h->blocks, n + 1, sizeof *h->blocks));
+    for (size_t m = 0; m < n; m++) {
+        int64_t elements = messages->at[m].elements;
+        h->peers[m] = messages->at[m].peer;
+        h->first[m + 1] = h->first[m] + elements;
+        h->at[m + 1] =
+            h->at[m] + (int64_t)lierne_changes_bound((size_t)elements * d->per, d->element);
+    }
+    LIERNE_TRY(lierne_alloc(&h->packed, (size_t)h->first[n] * d->per + 1, d->element));
+    return lierne_alloc(&h->bytes, (size_t)h->at[n] + 1, 1);
+}
+
+static void close_half(lierne_delta_half *h) {
+    lierne_mem_free(h->peers);
+    lierne_mem_free(h->first);
+    lierne_mem_free(h->at);
+    lierne_mem_free(h->headers);
+    lierne_mem_free(h->blocks);
+    lierne_mem_free(h->packed);
+    lierne_mem_free(h->bytes);
+}
+
+/* Codes compare elements of at most 8 bytes. */
+lierne_status lierne_delta_open(lierne_delta *d) {
+    const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
+    const lierne_stage *stage = route->stages.count > 0 ? &route->stages.at[0] : NULL;
+    size_t size = lierne_dtype_size(d->of->parts.dtype);
+    LIERNE_TRY(lierne_execution_can_vary(d->context));
+    LIERNE_TRY(check_route(d->of, route));
+    d->element = size < 8 ? size : 8;
+    d->per = size / d->element;
+    LIERNE_TRY(open_half(d, &d->sends, stage ? &stage->sends : NULL));
+    LIERNE_TRY(open_half(d, &d->recvs, stage ? &stage->recvs : NULL));
+    size_t packed = (size_t)d->sends.first[d->sends.n] * size;
+    LIERNE_TRY(lierne_alloc(&d->last, packed + 1, 1));
+    LIERNE_TRY(lierne_alloc(&d->said, LIERNE_DELTA_WORDS * (size_t)d->context->members.count,
+                            sizeof *d->said));
+    d->report.dense_bytes = (int64_t)packed;
+    d->report.memory_bytes = (int64_t)(2 * packed + (size_t)d->recvs.first[d->recvs.n] * size) +
+                             2 * (d->sends.at[d->sends.n] + d->recvs.at[d->recvs.n]);
+    d->kept = d->held = LIERNE_DELTA_UNKNOWN;
+    return LIERNE_OK;
+}
+
+void lierne_delta_close(lierne_delta *d) {
+    close_half(&d->sends);
+    close_half(&d->recvs);
+    lierne_mem_free(d->last);
+    lierne_mem_free(d->said);
+}
+
+/* --- plans -------------------------------------------------------------------------------- */
+
+/* A route between buffers of so many elements, with a stage. */
+static lierne_status begin_side(lierne_plan_side *side, lierne_stage **stage, int rank, int64_t in,
+                                int64_t out) {
+    side->naxes = 1;
+    side->in[0] = in;
+    side->out[0] = out;
+    LIERNE_TRY(lierne_route_create(&side->route, rank, in, out));
+    return lierne_route_add_stage(side->route, stage);
+}
+
+typedef struct part {
+    int64_t in, out;
+    lierne_dtype dtype;
+    lierne_status (*fill)(const lierne_delta *d, lierne_stage *stage);
+    const lierne_varying *varying; /* of both directions, or NULL */
+} part;
+
+static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_delta *d, const part *p) {
+    lierne_stage *stages[2];
+    parts->kind = "delta";
+    parts->dtype = p->dtype;
+    parts->max_inflight = 1;
+    parts->algorithm[0] = parts->algorithm[1] = "direct";
+    parts->no_adjoint = no_adjoint;
+    LIERNE_TRY(begin_side(&parts->side[0], &stages[0], d->context->rank, p->in, p->out));
+    LIERNE_TRY(begin_side(&parts->side[1], &stages[1], d->context->rank, p->out, p->in));
+    parts->side[0].partial = parts->side[1].partial = true;
+    parts->side[0].varying = p->varying;
+    parts->side[1].varying = p->varying ? p->varying + 1 : NULL;
+    parts->side[0].route->dtype = parts->side[1].route->dtype = p->dtype;
+    return p->fill(d, stages[0]);
+}
+
+static lierne_status create_plan(lierne_delta *d, lierne_status status, const part *p) {
+    const lierne_field field = {.name = "lierne_delta_create"};
+    lierne_plan_parts parts = {0};
+    if (status == LIERNE_OK) {
+        status = fill_parts(&parts, d, p);
+    }
+    LIERNE_TRY(lierne_plan_new(&d->plans[d->nplans], d->context, status, &parts, &field, 1));
+    lierne_plan_own(d->plans[d->nplans++]);
+    return LIERNE_OK;
+}
+
+static const lierne_stage *stage_of(const lierne_delta *d) {
+    const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
+    return route->stages.count > 0 ? &route->stages.at[0] : NULL;
+}
+
+static lierne_status fill_copies(const lierne_delta *d, lierne_stage *stage) {
+    return stage_of(d) ? lierne_ops_append(&stage->copies, &stage_of(d)->copies) : LIERNE_OK;
+}
+
+/* Copies between the blocks of messages and the packed elements. */
+static lierne_status copy_messages(lierne_ops *ops, const lierne_messages *messages, bool packs) {
+    int64_t at = 0;
+    for (size_t m = 0; m < messages->count; m++) {
+        const lierne_blocks *blocks = &messages->at[m].blocks;
+        for (size_t b = 0; b < blocks->count; b++) {
+            lierne_block packed = lierne_block_packed(&blocks->at[b], at);
+            const lierne_place from =
+                lierne_place_at(LIERNE_BUFFER_IN, packs ? blocks->at[b] : packed);
+            LIERNE_TRY(
+                lierne_ops_put(ops,
+                               lierne_place_at(LIERNE_BUFFER_OUT, packs ? packed : blocks->at[b]),
+                               false, &from, 1));
+            at += lierne_block_elements(&blocks->at[b]);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status fill_packing(const lierne_delta *d, lierne_stage *stage) {
+    return stage_of(d) ? copy_messages(&stage->copies, &stage_of(d)->sends, true) : LIERNE_OK;
+}
+
+static lierne_status fill_unpacking(const lierne_delta *d, lierne_stage *stage) {
+    return stage_of(d) ? copy_messages(&stage->copies, &stage_of(d)->recvs, false) : LIERNE_OK;
+}
+
+static lierne_status put_headers(lierne_messages *messages, const lierne_delta_half *h,
+                                 lierne_buffer buffer) {
+    for (size_t m = 0; m < h->n; m++) {
+        LIERNE_TRY(lierne_messages_put(messages, h->peers[m], buffer,
+                                       lierne_block_range((int64_t)m * LIERNE_DELTA_HEADER,
+                                                          LIERNE_DELTA_HEADER)));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status fill_headers(const lierne_delta *d, lierne_stage *stage) {
+    LIERNE_TRY(put_headers(&stage->sends, &d->sends, LIERNE_BUFFER_IN));
+    return put_headers(&stage->recvs, &d->recvs, LIERNE_BUFFER_OUT);
+}
+
+void lierne_delta_set_length(lierne_message *message, const lierne_delta_half *h, size_t m,
+                             int64_t bytes) {
+    h->blocks[m] = lierne_block_range(h->at[m], bytes);
+    message->blocks = (lierne_blocks){.at = &h->blocks[m], .count = bytes > 0};
+    message->elements = bytes;
+}
+
+static lierne_status put_payload(lierne_messages *messages, const lierne_delta_half *h,
+                                 lierne_buffer buffer) {
+    for (size_t m = 0; m < h->n; m++) {
+        lierne_message *message;
+        LIERNE_TRY(lierne_messages_add(messages, h->peers[m], buffer, &message));
+        lierne_delta_set_length(message, h, m, 0);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status fill_payload(const lierne_delta *d, lierne_stage *stage) {
+    LIERNE_TRY(put_payload(&stage->sends, &d->sends, LIERNE_BUFFER_IN));
+    return put_payload(&stage->recvs, &d->recvs, LIERNE_BUFFER_OUT);
+}
+
+/* The blocks of the payload are the delta's: its route must not free them. */
+static lierne_status create_payload(lierne_delta *d, lierne_status status) {
+    const lierne_field field = {.name = "lierne_delta_create"};
+    lierne_plan_parts parts = {0};
+    for (int k = 0; k < 2; k++) {
+        d->engines[k] = (lierne_varying){.predecessor = -1, .successor = -1};
+    }
+    if (status == LIERNE_OK) {
+        d->engines[0].sent = d->sends.at[d->sends.n];
+        d->engines[0].received = d->recvs.at[d->recvs.n];
+        const part p = {.in = d->engines[0].sent,
+                        .out = d->engines[0].received,
+                        .dtype = LIERNE_DTYPE_U8,
+                        .fill = fill_payload,
+                        .varying = d->engines};
+        status = fill_parts(&parts, d, &p);
+    }
+    for (int k = 0; k < 2 && parts.side[k].route; k++) {
+        lierne_route_lend(parts.side[k].route);
+    }
+    LIERNE_TRY(lierne_plan_new(&d->plans[d->nplans], d->context, status, &parts, &field, 1));
+    lierne_plan_own(d->plans[d->nplans++]);
+    return LIERNE_OK;
+}
+
+static lierne_status create_versions(lierne_delta *d) {
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = LIERNE_DELTA_WORDS,
+                                         .dtype = LIERNE_DTYPE_I64};
+    LIERNE_TRY(lierne_plan_create_all_gather(&d->plans[LIERNE_DELTA_VERSIONS], d->context, &spec));
+    lierne_plan_own(d->plans[d->nplans++]);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_delta_create_plans(lierne_delta *d, lierne_status status) {
+    LIERNE_TRY(create_versions(d));
+    const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
+    lierne_dtype dtype = d->of->parts.dtype;
+    int64_t in = route->elements[LIERNE_BUFFER_IN], out = route->elements[LIERNE_BUFFER_OUT];
+    int64_t sent = status == LIERNE_OK ? d->sends.first[d->sends.n] : 0;
+    int64_t received = status == LIERNE_OK ? d->recvs.first[d->recvs.n] : 0;
+    const part parts[] = {
+        {in, out, dtype, fill_copies, NULL},
+        {in, sent, dtype, fill_packing, NULL},
+        {received, out, dtype, fill_unpacking, NULL},
+        {(int64_t)d->sends.n * LIERNE_DELTA_HEADER, (int64_t)d->recvs.n * LIERNE_DELTA_HEADER,
+         LIERNE_DTYPE_I64, fill_headers, NULL},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        LIERNE_TRY(create_plan(d, status, &parts[i]));
+    }
+    return create_payload(d, status);
+}

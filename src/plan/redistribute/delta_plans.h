@@ -1,0 +1,71 @@
+/* A delta from inside: delta_plans.c makes what it executes, delta.c executes it. */
+#ifndef LIERNE_DELTA_PLANS_H
+#define LIERNE_DELTA_PLANS_H
+
+#include "lierne/delta.h"
+#include "plan/object.h"
+#include "runtime/context/context.h"
+
+/* A header: the version that the message makes, the one that it begins with (-1: none), its bytes,
+ * and the elements that it describes. */
+enum {
+    LIERNE_DELTA_VERSION,
+    LIERNE_DELTA_BASE,
+    LIERNE_DELTA_BYTES,
+    LIERNE_DELTA_ELEMENTS,
+    LIERNE_DELTA_HEADER
+};
+/* What a rank says of what it keeps: a version, or one of these; and which error keeps it away. */
+enum { LIERNE_DELTA_UNKNOWN = -1, LIERNE_DELTA_ERROR = -2 };
+enum { LIERNE_DELTA_SAID, LIERNE_DELTA_STATUS, LIERNE_DELTA_WORDS };
+
+/* The sends or the receives. Of message m, the elements begin at first[m] of the packed ones, and
+ * its bytes at at[m] of the encoded ones; both have an entry more. */
+typedef struct lierne_delta_half {
+    size_t n;
+    int *peers;
+    int64_t *first;
+    int64_t *at;
+    int64_t *headers;
+    lierne_block *blocks; /* of the payload's messages */
+    char *packed;
+    char *bytes;
+} lierne_delta_half;
+
+struct lierne_delta {
+    lierne_dependent dependent; /* the first member */
+    lierne_context *context;
+    lierne_plan *of;
+    lierne_plan *plans[6];
+    size_t nplans;
+    lierne_delta_half sends, recvs;
+    char *last;                /* what was packed for the last call */
+    lierne_varying engines[2]; /* of the payload's directions; nothing goes back */
+    int64_t *said;             /* of each member */
+    size_t element;            /* bytes that are compared, and how many an element has of them */
+    size_t per;
+    int64_t version; /* of the last call; that of last, and of what arrived: -1 unknown */
+    int64_t kept;
+    int64_t held;
+    lierne_delta_report report;
+};
+enum {
+    LIERNE_DELTA_VERSIONS,
+    LIERNE_DELTA_COPIES,
+    LIERNE_DELTA_PACKING,
+    LIERNE_DELTA_UNPACKING,
+    LIERNE_DELTA_HEADERS,
+    LIERNE_DELTA_PAYLOAD
+};
+
+/* Memory, for a plan that is idle. Errors: INVALID, UNSUPPORTED, NO_MEMORY; what was made is to be
+ * closed in any case. */
+lierne_status lierne_delta_open(lierne_delta *delta);
+void lierne_delta_close(lierne_delta *delta);
+/* Collective: the plans. status: that of what comes before. */
+lierne_status lierne_delta_create_plans(lierne_delta *delta, lierne_status status);
+/* Gives a message of the payload its bytes in this call. */
+void lierne_delta_set_length(lierne_message *message, const lierne_delta_half *h, size_t m,
+                             int64_t bytes);
+
+#endif

@@ -1,0 +1,62 @@
+"""What changed, only: a plan's forward of an input that differs little from call to call (lierne/delta.h is the
+manual).
+
+    weights = lierne.TensorSet(context, src, dst)
+    delta = lierne.Delta(weights)
+    delta.forward(trained, out=served)    # after every step; the first call sends everything
+"""
+from __future__ import annotations
+
+import typing
+
+from lierne._library import Error, Spec, call, ffi, handle, lib, not_copied
+from lierne._types import Buffer, Report
+from lierne.plan import FORWARD, Plan
+
+
+class Delta:
+    """Moves what a plan's forward moves, with the same bits, but only what changed since the last call.
+
+    Each rank keeps what it sent and got last. Collective over the plan's context; the plan can be neither
+    closed nor updated while the delta lives. Raises errors.UnsupportedError for plans that sum or take several
+    stages."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.context, self._plan, self._handle = plan.context, plan, None
+        out = ffi.new("lierne_delta **")
+        self.context._call(lib.lierne_delta_create, out, handle(plan, "plan"))
+        self._handle = out[0]
+
+    __copy__ = __reduce_ex__ = not_copied
+
+    def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> typing.Any:
+        """out = F data, as Plan.forward. Collective; blocking."""
+        own = handle(self, "delta")
+        out, target, source, kept = self._plan._buffers(FORWARD, data, out)
+        try:
+            self.context._call(lib.lierne_delta_forward, own, target, source)
+        except Error:
+            self.context._keep_borrowed(kept)
+            raise
+        return out
+
+    def invalidate(self) -> None:
+        """The next call brings all of this rank's part, as after a digest that differs. Local."""
+        call(lib.lierne_delta_invalidate, handle(self, "delta"))
+
+    @property
+    def report(self) -> Report:
+        """What the last call did on this rank: a dict of the fields of lierne_delta_report."""
+        spec = Spec("lierne_delta_report")
+        call(lib.lierne_delta_get_report, spec.at, handle(self, "delta"))
+        return {name: getattr(spec.at, name) for name, _ in ffi.typeof("lierne_delta_report").fields if name != "size"}
+
+    def close(self) -> None:
+        """Frees the delta and releases the plan. Not collective."""
+        if self._handle is not None and self.context._handle is not None:
+            self.context._call(lib.lierne_delta_destroy, self._handle)
+        self._handle = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.context._discard(lib.lierne_delta_destroy, self._handle)

@@ -1,0 +1,92 @@
+/* See delta_steps.h. Which elements change follows from their values, so that replicas agree. */
+#include "unit/delta_steps.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 12 };
+
+static void note(delta_steps *t, bool ok, int step, const char *what) {
+    if (!ok && t->wrong++ == 0) {
+        snprintf(t->what, sizeof t->what, "seed %d, step %d: %s: %s", (int)t->seed, step, what,
+                 lierne_last_error());
+    }
+}
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The values of set_open, of which a share (of 1000) changes in a step: by the value, which is that
+ * of an element of a tensor, so that replicas agree. */
+static void change(const set_buffers *b, const int64_t *first, int64_t *in, uint64_t seed,
+                   int step) {
+    static const int shares[] = {0, 1, 20, 300, 1000};
+    int share = shares[mix(seed * 31 + (uint64_t)step) % 5];
+    for (int64_t k = 0; k < b->elements[0]; k++) {
+        uint64_t drawn = mix((uint64_t)first[k] * 0x9e3779b97f4a7c15u + (uint64_t)step);
+        if ((int)(drawn % 1000) < share) {
+            in[k] = first[k] ^ (int64_t)(drawn >> 12);
+        }
+    }
+}
+
+/* Whether a rank's output was overwritten before a step: another one each time, or all. */
+static bool is_spoiled(const delta_steps *t, int world, int rank, int step) {
+    uint64_t drawn = mix(t->seed * 977 + (uint64_t)step);
+    return step > 1 && drawn % 3 == 0 && (drawn >> 8) % (uint64_t)(world + 1) == (uint64_t)rank;
+}
+
+static void take_report(delta_steps *t, const lierne_delta *delta, int step) {
+    lierne_delta_report report = {.size = sizeof report};
+    note(t, lierne_delta_get_report(&report, delta) == LIERNE_OK, step, "report");
+    note(t, report.version == step + 1, step, "version");
+    if (step > 0) {
+        t->sent += report.sent_bytes;
+        t->dense += report.dense_bytes;
+        t->whole += report.whole_messages;
+    }
+}
+
+static void run_steps(delta_steps *t, const set_case *set, int rank, lierne_plan *plan,
+                      lierne_delta *delta) {
+    set_buffers b;
+    note(t, set_open(&b, set, plan, rank, LIERNE_DIRECTION_FORWARD), -1, "sizes");
+    size_t bytes[2] = {(size_t)b.elements[0] * sizeof *b.in, (size_t)b.elements[1] * sizeof *b.out};
+    int64_t *first = malloc(bytes[0] + 1), *out = malloc(bytes[1] + 1);
+    memcpy(first, b.in, bytes[0]);
+    memset(out, 0xa5, bytes[1] + 1);
+    for (int step = 0; step < STEPS && !t->wrong; step++) {
+        change(&b, first, b.in, t->seed, step);
+        if (is_spoiled(t, set->world, rank, step)) {
+            memset(out, 0xa5, bytes[1]);
+            note(t, lierne_delta_invalidate(delta) == LIERNE_OK, step, "invalidate");
+        }
+        set_poison(&b);
+        note(t, lierne_plan_forward(plan, b.out, b.in, NULL) == LIERNE_OK, step, "plan");
+        note(t, lierne_delta_forward(delta, out, b.in) == LIERNE_OK, step, "delta");
+        note(t, memcmp(out, b.out, bytes[1]) == 0, step, "other bits than the plan's");
+        take_report(t, delta, step);
+    }
+    free(first);
+    free(out);
+    set_close(&b);
+}
+
+void delta_steps_run(delta_steps *t, const set_case *set, lierne_context *context) {
+    int rank = lierne_context_get_rank(context);
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    note(t, set_plan(&plan, set, context, rank) == LIERNE_OK, -1, "set");
+    note(t, lierne_delta_create(&delta, plan) == LIERNE_OK, -1, "create");
+    if (delta) {
+        run_steps(t, set, rank, plan, delta);
+        note(t, lierne_plan_destroy(plan) == LIERNE_ERR_BUSY, STEPS, "the plan is held");
+    }
+    note(t, lierne_delta_destroy(delta) == LIERNE_OK, STEPS, "destroy");
+    note(t, lierne_plan_destroy(plan) == LIERNE_OK, STEPS, "destroy the plan");
+}
