@@ -86,7 +86,7 @@ include tests/emulator/emulator.mk
 # Benchmarks; those of tests/bench/gpu need a device to measure anything, and none to be built.
 PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
 PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
-MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse samples))
+MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse samples weights))
 SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder partition delta shrink)
 GPU_BENCH := $(if $(NCCL_SRC),$(call programs,tests/bench/gpu/*.c))
 $(B)/tests/bench/parts.a: $(call parts,tests/bench/*.c)

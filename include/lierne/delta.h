@@ -13,6 +13,8 @@
  * codes or as a bit map, or everything. So no call sends more than the plan's bytes, a byte per
  * piece and a header of 32 bytes per message.
  *
+ * It pays where links are slower than comparing: between nodes, not in the memory of one.
+ *
  * Versions. Calls count from 1. A rank that does not have the last version (a call failed, or
  * lierne_delta_invalidate said so) gets all of its part, the others get changes: every call begins
  * with an all-gather of two numbers per rank, which says who has what. */

@@ -36,6 +36,10 @@ for program in bridge collective sparse samples; do
         adds "${PIPESTATUS[0]}" "$work/log" >&2
     done
 done
+if [ -z "$csv" ] && [ -x "$build/tests/bench/weights" ]; then
+    timeout -k 5 600 $mpirun -n 2 "$build/tests/bench/weights" ${quick:+4 1} 2>&1 </dev/null | tee "$work/log"
+    adds "${PIPESTATUS[0]}" "$work/log" >&2
+fi
 if [ -n "$quick$csv" ]; then
     :
 elif "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
