@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "plan/redistribute/delta_plans.h"
 #include "unit/delta_steps.h"
 #include "unit/expect.h"
 #include "unit/ranks.h"
@@ -177,6 +178,96 @@ static void run_halves(lierne_context *context, void *shared) {
 Test(delta, elements_of_16_bytes) {
     pair all[2] = {{0}};
     ranks_run(2, NULL, run_halves, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* What the header is checked for: rank 1 expects another version, fewer elements, fewer bytes. */
+enum { OTHER_VERSION, FEWER_ELEMENTS, FEWER_BYTES, HEADERS };
+
+typedef struct header_trial {
+    int kind;
+    pair ranks[2];
+} header_trial;
+
+static void expect_another(lierne_delta *delta, int kind, int64_t by) {
+    delta->version += kind == OTHER_VERSION ? by : 0;
+    delta->recvs.first[1] -= kind == FEWER_ELEMENTS ? by : 0;
+    delta->recvs.at[1] -= kind == FEWER_BYTES ? by : 0;
+}
+
+static void run_header(lierne_context *context, void *shared) {
+    static uint16_t outs[2][N], ins[2][N], before[N];
+    int rank = lierne_context_get_rank(context);
+    header_trial *t = shared;
+    pair *p = &t->ranks[rank];
+    lierne_plan *plan = create_plan(context, LIERNE_DTYPE_BF16, N);
+    lierne_delta *delta = NULL;
+    see(p, lierne_delta_create(&delta, plan) == LIERNE_OK, "create");
+    for (int i = 0; i < N; i++) {
+        ins[rank][i] = (uint16_t)mix((uint64_t)i + 1);
+    }
+    see(p, lierne_delta_forward(delta, outs[rank], ins[rank]) == LIERNE_OK, "the first call");
+    for (int i = 0; i < N; i++) {
+        ins[rank][i] ^= 0x101;
+    }
+    if (rank == 0) {
+        (void)lierne_delta_forward(delta, outs[rank], ins[rank]);
+    } else {
+        memcpy(before, outs[1], sizeof before);
+        expect_another(delta, t->kind, 1);
+        see(p,
+            lierne_delta_forward(delta, outs[1], ins[1]) == LIERNE_ERR_MISMATCH &&
+                strstr(lierne_last_error(), "was to come"),
+            "another header than expected");
+        see(p, memcmp(before, outs[1], sizeof before) == 0, "the output of the last version");
+        see(p, p->wrong || lierne_delta_forward(delta, outs[1], ins[1]) != LIERNE_OK, "dead");
+        expect_another(delta, t->kind, -1);
+    }
+    (void)lierne_delta_destroy(delta);
+    (void)lierne_plan_destroy(plan);
+}
+
+Test(delta, a_header_of_another_message) {
+    for (int kind = 0; kind < HEADERS; kind++) {
+        header_trial t = {.kind = kind};
+        ranks_run(2, NULL, run_header, &t);
+        for (int r = 0; r < 2; r++) {
+            cr_expect_eq(t.ranks[r].wrong, 0, "%d, rank %d: %s", kind, r, t.ranks[r].what);
+        }
+    }
+}
+
+/* Rank 1 takes elements for half as long, so that what arrives is no encoding for it. */
+static void run_undecodable(lierne_context *context, void *shared) {
+    static uint16_t outs[2][N], ins[2][N];
+    int rank = lierne_context_get_rank(context);
+    pair *p = &((pair *)shared)[rank];
+    lierne_plan *plan = create_plan(context, LIERNE_DTYPE_BF16, N);
+    lierne_delta *delta = NULL;
+    see(p, lierne_delta_create(&delta, plan) == LIERNE_OK, "create");
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < N; i++) {
+            ins[rank][i] = (uint16_t)mix((uint64_t)i + (step > 0 && i % 60 == step ? N : 1));
+        }
+        bool fails = step == 1 && rank == 1;
+        delta->element = fails ? 1 : 2;
+        see(p,
+            lierne_delta_forward(delta, outs[rank], ins[rank]) ==
+                (fails ? LIERNE_ERR_MISMATCH : LIERNE_OK),
+            fails ? "no encoding" : "forward");
+        see(p, rank == 0 || fails || memcmp(outs[1], ins[1], sizeof ins[1]) == 0, "the output");
+        see(p, rank == 1 || report_of(delta).whole_messages == (step % 2 == 0), "who gets all");
+        delta->element = 2;
+    }
+    see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
+    see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
+}
+
+Test(delta, all_of_it_after_bytes_that_are_no_encoding) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_undecodable, all);
     for (int r = 0; r < 2; r++) {
         cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
     }
