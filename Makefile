@@ -203,11 +203,12 @@ check-long: tests ## what takes too long for check: all random cases on streams,
 check-install: tests ## packages, parts and builds as users make them, each anew (needs PyPI; 15 minutes)
 	@bash tests/check_install.sh $(B)
 
-model: ## check protocols in all interleavings, with Spin (3 minutes)
+model: ## check protocols in all interleavings, with Spin (8 minutes)
 	$(DEPS_SH) spin
 	@bash tests/model/barrier.sh $(MODEL_ARGS)
 	@bash tests/model/bell.sh
 	@bash tests/model/group_calls.sh
+	@bash tests/model/shrink.sh
 
 prove: ## prove arithmetic for all inputs up to a bound, with CBMC if installed (5 minutes)
 	@bash tests/proofs/prove.sh

@@ -276,7 +276,7 @@ static bool run(const scenario *s, double *longest) {
 }
 
 /* What a rank does after rank 0 has killed the context of 3 ranks, which all run on. */
-typedef enum habit { ALL_CALL, BAD_SPEC, ONE_IS_LATE, HABITS } habit;
+typedef enum habit { ALL_CALL, BAD_NODES, BAD_WORLD, ONE_IS_LATE, HABITS } habit;
 
 static void call_alive(habit how, int rank, report *own) {
     const scenario s = {.seed = 1000000 + how, .n = 3};
@@ -294,7 +294,8 @@ static void call_alive(habit how, int rank, report *own) {
     } else {
         work(context, 0);
     }
-    spec.nodes = how == BAD_SPEC && rank == 1 ? nodes : NULL;
+    spec.nodes = how == BAD_NODES && rank == 1 ? nodes : NULL;
+    spec.world_size = how == BAD_WORLD && rank == 1 ? 3 : 0;
     usleep(how == ONE_IS_LATE && rank == 2 ? 1500000 : 0);
     double start = now();
     own->status[0] = lierne_context_shrink(&smaller, context, &spec);
@@ -330,8 +331,10 @@ static void call_without_memory(size_t k, int rank, report *own) {
 
 /* Ranks that run need not die to be in a new context, and an error is that of all. */
 static void check_habit(habit how) {
-    static const lierne_status wanted[HABITS] = {LIERNE_OK, LIERNE_ERR_INVALID, LIERNE_ERR_TIMEOUT};
-    static const char *said[HABITS] = {"", "spec->nodes", "rank 2 runs and has not called"};
+    static const lierne_status wanted[HABITS] = {LIERNE_OK, LIERNE_ERR_INVALID, LIERNE_ERR_INVALID,
+                                                 LIERNE_ERR_TIMEOUT};
+    static const char *said[HABITS] = {"", "spec->nodes", "or world_size",
+                                       "rank 2 runs and has not called"};
     pid_t pids[3];
     memset(common, 0, sizeof *common);
     for (int r = 0; r < 3; r++) {
