@@ -44,19 +44,19 @@ typedef struct lierne_delta_report {
 /* Makes a delta of a plan's forward. Collective over the plan's context. The plan cannot be
  * destroyed or changed before the delta is; both may be used in turn. If any rank fails, every rank
  * gets the same error, and *out is NULL. Errors: INVALID (NULL, a plan whose segments change);
- * UNSUPPORTED (a forward that sums, or that takes more than one stage; a context for device memory
- * or streams, and the transports that lierne_plan_update_segments does not take); BUSY (a request
- * of the plan is in flight); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
- * serves one thread at a time. */
+ * UNSUPPORTED (a forward that sums, takes more than one stage, or whose output ranks share; a
+ * context for device memory or streams, and the transports that lierne_plan_update_segments does
+ * not take); BUSY (a request of the plan is in flight); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
+ * Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan);
 
 /* Moves what changed since the last call. Collective over the context, blocking. in and out: as of
  * lierne_plan_forward, in host memory. Where a rank gives bad arguments, every rank gets an error,
- * and nothing changes. Errors: INVALID (NULL; buffers that overlap); MISMATCH (a message that is no
- * encoding of this version: the output then means nothing, and the next call brings all of it;
- * other ranks have theirs; or a header that cannot be, which kills the context); the error that
- * killed the context; TIMEOUT; PEER_FAILED; TRANSPORT. delta NULL: INVALID on this rank alone.
- * Thread safety: a context serves one thread at a time. */
+ * and nothing changes. Errors: INVALID (NULL, out also where the plan's may be; buffers that
+ * overlap); MISMATCH (a message that is no encoding of this version: the output then means nothing,
+ * and the next call brings all of it; other ranks have theirs; or a header that cannot be, which
+ * kills the context); the error that killed the context; TIMEOUT; PEER_FAILED; TRANSPORT. delta
+ * NULL: INVALID on this rank alone. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in);
 
 /* Asks for everything: the next call brings all of this rank's part, as after a digest that differs

@@ -303,12 +303,30 @@ Test(delta, every_failed_allocation_of_create) {
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
+/* A sum, and an output that is NULL where the plan's may be, on a rank that keeps what it has. */
+static void run_rejected(lierne_context *context, void *shared) {
+    pair *p = &((pair *)shared)[lierne_context_get_rank(context)];
+    const lierne_all_reduce_spec sums = {.size = sizeof sums,
+                                         .count = 4,
+                                         .dtype = LIERNE_DTYPE_F32};
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    see(p, lierne_plan_create_all_reduce(&plan, context, &sums) == LIERNE_OK, "all-reduce");
+    see(p,
+        lierne_delta_create(&delta, plan) == LIERNE_ERR_UNSUPPORTED && !delta &&
+            strstr(lierne_last_error(), "sums or takes several stages"),
+        "a delta of sums");
+    see(p, lierne_plan_destroy(plan) == LIERNE_OK, "the plan is free again");
+}
+
 Test(delta, what_is_rejected) {
     lierne_context *context;
     lierne_plan *plan = NULL;
     lierne_delta *delta = NULL;
     lierne_delta_report report = {.size = 3};
-    const lierne_all_reduce_spec sums = {.size = sizeof sums,
+    pair all[2] = {{0}};
+    float in[4] = {1, 2, 3, 4};
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
                                          .count = 4,
                                          .dtype = LIERNE_DTYPE_F32};
     assert_error(lierne_delta_create(&delta, NULL), LIERNE_ERR_INVALID, "plan is NULL");
@@ -317,9 +335,16 @@ Test(delta, what_is_rejected) {
     assert_error(lierne_delta_get_report(&report, NULL), LIERNE_ERR_INVALID, "delta is NULL");
     assert_ok(lierne_delta_destroy(NULL));
     assert_ok(lierne_context_create_self(&context, NULL));
-    assert_ok(lierne_plan_create_all_reduce(&plan, context, &sums));
-    (void)lierne_delta_create(&delta, plan); /* alone, a sum of one is a copy */
+    assert_ok(lierne_plan_create_all_gather(&plan, context, &spec));
+    assert_ok(lierne_plan_forward(plan, NULL, in, NULL)); /* an alias */
+    assert_ok(lierne_delta_create(&delta, plan));
+    assert_error(lierne_delta_get_report(&report, delta), LIERNE_ERR_INVALID, "report");
+    assert_error(lierne_delta_forward(delta, NULL, in), LIERNE_ERR_INVALID, "out is NULL");
     assert_ok(lierne_delta_destroy(delta));
     assert_ok(lierne_plan_destroy(plan));
     assert_ok(lierne_context_destroy(context));
+    ranks_run(2, NULL, run_rejected, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
 }

@@ -238,12 +238,20 @@ static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
     return lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL);
 }
 
+/* An output is needed also where the plan's would be an alias of the input. */
+static lierne_status check_buffers(const lierne_delta *d, const void *out, const void *in) {
+    size_t bytes = lierne_plan_bytes(d->of, LIERNE_DIRECTION_FORWARD, LIERNE_BUFFER_OUT);
+    LIERNE_TRY(lierne_plan_check_buffers(d->of, LIERNE_DIRECTION_FORWARD, out, in, NULL));
+    return out || bytes == 0
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL, must hold %zu bytes",
+                             d->context->rank, bytes);
+}
+
 lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
     LIERNE_TRY(lierne_context_alive(delta->context));
-    lierne_status status =
-        lierne_plan_check_buffers(delta->of, LIERNE_DIRECTION_FORWARD, out, in, NULL);
-    LIERNE_TRY(tell_versions(delta, status));
+    LIERNE_TRY(tell_versions(delta, check_buffers(delta, out, in)));
     return send_changes(delta, out, in);
 }

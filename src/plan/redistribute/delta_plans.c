@@ -24,6 +24,11 @@ static lierne_status check_route(const lierne_plan *plan, const lierne_route *ro
                            "rank %d: the segments of the plan change: it has no last version",
                            plan->context->rank);
     }
+    if (plan->parts.side[LIERNE_DIRECTION_FORWARD].shared) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "rank %d: the plan owns its output, which ranks of a node share",
+                           plan->context->rank);
+    }
     return direct ? LIERNE_OK
                   : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                                 "rank %d: the plan's forward (%s) sums or takes several stages: "
