@@ -43,8 +43,7 @@ LIERNE_PRIVATE bool lierne_abort_flags_any(const lierne_abort_flags *flags);
 LIERNE_PRIVATE lierne_status lierne_abort_flags_get(const lierne_abort_flags *flags, int index,
                                                     const char **message);
 
-LIERNE_PRIVATE lierne_common_words *lierne_abort_flags_common(const lierne_abort_flags *flags);
-LIERNE_PRIVATE lierne_rank_words *lierne_abort_flags_rank(const lierne_abort_flags *flags,
-                                                          int index);
+lierne_common_words *lierne_abort_flags_common(const lierne_abort_flags *flags);
+lierne_rank_words *lierne_abort_flags_rank(const lierne_abort_flags *flags, int index);
 
 #endif

@@ -25,21 +25,21 @@ typedef struct lierne_survivors {
 } lierne_survivors;
 
 /* Begins to take part, with a deadline for all attempts together. Errors: NO_MEMORY. */
-LIERNE_PRIVATE lierne_status lierne_survivors_begin(lierne_survivors *s, double timeout);
-LIERNE_PRIVATE void lierne_survivors_end(lierne_survivors *s);
+lierne_status lierne_survivors_begin(lierne_survivors *s, double timeout);
+void lierne_survivors_end(lierne_survivors *s);
 /* A number that is the same on all ranks, and that no other context has. */
-LIERNE_PRIVATE uint64_t lierne_survivors_key(const lierne_survivors *s);
+uint64_t lierne_survivors_key(const lierne_survivors *s);
 /* The next attempt: waits until every rank takes part or its process has ended, and lists those
  * that take part. Errors, of all ranks: TIMEOUT. */
-LIERNE_PRIVATE lierne_status lierne_survivors_list(lierne_survivors *s);
+lierne_status lierne_survivors_list(lierne_survivors *s);
 /* Whether a rank of the list has ended, or has failed in this attempt. */
-LIERNE_PRIVATE bool lierne_survivors_lost(const lierne_survivors *s, int index);
+bool lierne_survivors_lost(const lierne_survivors *s, int index);
 /* Seconds until the deadline, more than 0. */
-LIERNE_PRIVATE double lierne_survivors_left(const lierne_survivors *s);
+double lierne_survivors_left(const lierne_survivors *s);
 /* Says how this rank's try went, waits until all of the list have, and returns the outcome: OK if
  * it went well on all; PEER_FAILED if a rank of the list ended, or lost another one: then there is
  * a next attempt; else the error of the lowest rank that has one, or TIMEOUT: then there is none.
  */
-LIERNE_PRIVATE lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine);
+lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine);
 
 #endif
