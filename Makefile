@@ -205,11 +205,7 @@ check-install: tests ## packages, parts and builds as users make them, each anew
 
 model: ## check protocols in all interleavings, with Spin (8 minutes)
 	$(DEPS_SH) spin
-	@bash tests/model/barrier.sh $(MODEL_ARGS)
-	@bash tests/model/bell.sh
-	@bash tests/model/group_calls.sh
-	@bash tests/model/shrink.sh
-
+	@for m in barrier bell group_calls shrink; do bash tests/model/$$m.sh $(MODEL_ARGS) || exit; done
 prove: ## prove arithmetic for all inputs up to a bound, with CBMC if installed (5 minutes)
 	@bash tests/proofs/prove.sh
 

@@ -30,7 +30,7 @@ for program in "$build"/tests/launched/*; do
         launch "$n" "$name"
     done
 done
-for run in "4 golden" "3 sparse" "3 general" "3 redistribute" "3 samples" "3 delta"; do
+for run in "4 golden" "3 sparse" "3 general" "3 redistribute" "3 samples"; do
     # shellcheck disable=SC2086
     LIERNE_TRANSPORTS=socket launch $run
     # shellcheck disable=SC2086

@@ -56,8 +56,9 @@ typedef struct scenario {
     unsigned victims;
     long after[MOST]; /* microseconds until a victim dies, from the first call on */
     int late;         /* a victim that counts them from its own first shrink on; or -1 */
-    enum { SHM, SOCKETS, FUNCTIONS, WAYS } way;
+    unsigned way;     /* of WAYS */
 } scenario;
+enum { SHM, SOCKETS, FUNCTIONS, WAYS };
 
 static shared *common;
 
@@ -204,7 +205,7 @@ static lierne_status live(const scenario *s, int rank, report *own) {
 }
 
 static scenario scenario_of(unsigned seed) {
-    scenario s = {.seed = seed, .way = (int)(seed % WAYS), .late = -1};
+    scenario s = {.seed = seed, .way = seed % WAYS, .late = -1};
     unsigned short state[3] = {(unsigned short)seed, (unsigned short)(seed >> 16), 0x330e};
     s.n = 3 + (int)(erand48(state) * 6);
     int first = (int)(erand48(state) * s.n), second = (int)(erand48(state) * s.n);
