@@ -106,8 +106,8 @@ static void use_default(cudaStream_t stream, bool threaded) {
     check(lierne_run_resume(run, 0) == LIERNE_OK && current_device() == CALLERS, "resume");
     check(lierne_run_end(run) == LIERNE_OK && current_device() == CALLERS, "end");
     check_output(3);
+    check(lierne_run_destroy(run) == LIERNE_OK, "destroy"); /* waits for a thread that began late */
     check(entered == threaded, "the run's thread is on the context's device");
-    check(lierne_run_destroy(run) == LIERNE_OK, "destroy");
 }
 
 static void capture(cudaStream_t stream, bool end) {
