@@ -77,6 +77,8 @@ $(GPU_LAUNCHED): $(B)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o $(GPU_ST
 $(GPU_MPI): $(B)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(GPU_STATIC) $(MPI_PARTS) $(PARTS) $(MPILIB) $(LIB)
 	$(LINK)
 $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_MPI): private LIBS := $(GPU_LIBS) -Wl,-rpath,'$$ORIGIN/../..:$$ORIGIN/../../..'
+# Their reference to liblierne_nccl is weak, for which a linker may leave the library out.
+$(GPU_RANKS): private WRAPS := -Wl,--no-as-needed
 $(GPU_LAUNCHED): private WRAPS := $(STREAM_WRAPS)
 $(GPU_MPI): private COMPILER := $(MPICC)
 $(GPU_MPI): private WRAPS := $(STREAM_WRAPS)

@@ -73,9 +73,9 @@ static void run_seed(lierne_context *context, uint64_t seed) {
         CHECK(sums[0] == sums[1], "seed %llu: <Fx,y> differs from <x,F*y>",
               (unsigned long long)seed);
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_mem_live() == before,
-          "seed %llu: %zu allocations leaked", (unsigned long long)seed,
-          lierne_mem_live() - before);
+    CHECK_OK(lierne_plan_destroy(plan));
+    CHECK(lierne_mem_live() == before, "seed %llu: %zu allocations leaked",
+          (unsigned long long)seed, lierne_mem_live() - before);
 }
 
 static void run_all(lierne_context *context) {

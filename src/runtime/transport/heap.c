@@ -10,6 +10,7 @@ int64_t lierne_heap_align(int64_t bytes) {
 
 lierne_status lierne_heap_add(lierne_heap *heap, void *memory, int64_t bytes) {
     const lierne_heap_chunk chunk = {memory, lierne_heap_bytes(heap), bytes, NULL};
+    LIERNE_TRY(lierne_extents_reserve(&heap->blocks)); /* plans leave nothing behind */
     return LIERNE_VEC_PUSH(&heap->chunks, chunk);
 }
 

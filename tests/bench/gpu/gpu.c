@@ -77,6 +77,30 @@ static void bench_rows(lierne_context *context, size_t bytes, size_t row_bytes) 
     cudaStreamDestroy(stream);
 }
 
+/* The best milliseconds of planning scattered rows and destroying the plan, without a call. */
+static double time_planning(lierne_context *context, int64_t rows) {
+    double best = 1e30;
+    for (int i = 0; i < 10; i++) {
+        double start = gpu_now();
+        lierne_plan *plan = scattered_rows(context, rows, 64);
+        gpu_must(lierne_plan_destroy(plan) == LIERNE_OK, "destroying a plan");
+        double seconds = gpu_now() - start;
+        best = seconds < best ? seconds : best;
+    }
+    return best * 1e3;
+}
+
+static void bench_planning(lierne_context *context) {
+    lierne_context *host = NULL;
+    gpu_must(lierne_context_create_self(&host, NULL) == LIERNE_OK, "a context");
+    printf("\nplanning scattered rows of one rank, and destroying the plan, time of the host\n");
+    for (int64_t rows = 100; rows <= 100000; rows *= 1000) {
+        printf("  %6lld rows: %.3f ms for a device, %.3f ms for host memory\n", (long long)rows,
+               time_planning(context, rows), time_planning(host, rows));
+    }
+    lierne_context_destroy(host);
+}
+
 static void bench_kernels(void) {
     static const size_t row_bytes[] = {64, 128, 256, 1024, 8192};
     lierne_context *context = NULL;
@@ -88,6 +112,7 @@ static void bench_kernels(void) {
             bench_rows(context, bytes, row_bytes[i]);
         }
     }
+    bench_planning(context);
     lierne_context_destroy(context);
 }
 

@@ -43,7 +43,10 @@ static gpu_bytes add_bytes(lierne_context *context, gpu_bytes mine, cudaStream_t
 /* The bound: what ranks send is read and written once, by as many devices as there are. */
 static void bench(lierne_context *context, gpu_make_plan *make, const char *title, int devices) {
     cudaStream_t stream = gpu_stream();
+    gpu_must(lierne_plan_destroy(make(context)) == LIERNE_OK, "destroying a plan");
+    double start = gpu_now();
     calls c = {.plan = make(context)};
+    double planned = gpu_now() - start;
     gpu_make_buffers(c.buffers, c.plan);
     gpu_bytes bytes = add_bytes(context, gpu_count_bytes(c.plan), stream);
     double seconds = gpu_time(run_calls, &c, stream);
@@ -51,9 +54,9 @@ static void bench(lierne_context *context, gpu_make_plan *make, const char *titl
         int used = devices < GPU_RANKS ? devices : GPU_RANKS;
         double bound = 2 * (double)bytes.sent / used / gpu_copy_rate((size_t)256 << 20);
         printf("  %s, forward and adjoint: %.3f ms; %.1f MB between ranks, %.2f times the copy "
-               "bound; %.1f MB copied into windows\n",
+               "bound; %.1f MB copied into windows; planned in %.2f ms\n",
                title, seconds * 1e3, (double)bytes.sent / 1e6, seconds / bound,
-               (double)bytes.window / 1e6);
+               (double)bytes.window / 1e6, planned * 1e3);
     }
     gpu_must(lierne_plan_destroy(c.plan) == LIERNE_OK, "destroying a plan");
     for (int i = 0; i < 4; i++) {
