@@ -38,7 +38,7 @@ static lierne_status count_rank(const advice *a, advise_order *order, int rank,
     lierne_report report = {.size = sizeof report};
     lierne_plan *plan;
     lierne_status status =
-        tool_bridge_plan(&plan, lierne_sim_get_context(a->sim, rank), spec, TOOL_DIRECT);
+        tool_bridge_plan(&plan, lierne_sim_get_context(a->sim, rank), NULL, spec, TOOL_DIRECT);
     for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
          d++) {
         status = lierne_plan_get_report(&report, plan, (lierne_direction)d);

@@ -1,6 +1,7 @@
 /* The spec is copied out of the configuration, so that a subcommand may change the
  * algorithm or the sizes. */
 #include "bridge.h"
+#include "form.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -194,13 +195,43 @@ const char *tool_bridge_owner(lierne_gradient_owner owner) {
     return names[owner];
 }
 
+int tool_bridge_open_packed(tool_bridge *bridge, int64_t hidden, char **argv) {
+    tool_packed *packed = bridge->packed;
+    lierne_status status =
+        packed ? packed_open(packed, hidden ? hidden : packed_given_hidden(packed)) : LIERNE_OK;
+    if (status == LIERNE_ERR_NO_MEMORY) {
+        tool_say(argv, "no memory for the rows of '%s'", bridge->name);
+    } else if (status != LIERNE_OK) {
+        tool_failed(argv);
+    }
+    return status == LIERNE_OK ? -1 : TOOL_INVALID;
+}
+
+int tool_bridge_exact(const tool_bridge *bridge, char **argv) {
+    if (bridge->packed) {
+        return form_is_exact_packed(bridge->packed)
+                   ? -1
+                   : tool_usage(argv,
+                                "a row gets more than %d contributions, whose sums are not exact",
+                                FORM_MOST_CONTRIBUTIONS);
+    }
+    return form_is_exact(&bridge->spec)
+               ? -1
+               : tool_usage(argv, "dtype u8 holds the sum of at most %d cp ranks",
+                            FORM_NOTHING - 1);
+}
+
 lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
-                               const lierne_bridge_spec *spec, tool_algorithm algorithm) {
+                               const tool_packed *packed, const lierne_bridge_spec *spec,
+                               tool_algorithm algorithm) {
     lierne_bridge_spec any = *spec;
     const lierne_megatron_spec megatron = {.size = sizeof megatron,
                                            .algorithm = (lierne_megatron_algorithm)algorithm,
                                            .bridge = &any};
     any.max_peers = 0; /* those of the algorithm */
+    if (packed) {
+        return packed_plan(out, context, packed);
+    }
     return algorithm == TOOL_DIRECT ? lierne_plan_create_bridge(out, context, spec)
                                     : lierne_plan_create_megatron(out, context, &megatron);
 }

@@ -57,9 +57,18 @@ int tool_bridge_number(char **argv, const char *option, const char *text, int le
 const char *tool_bridge_algorithm(tool_algorithm algorithm);
 const char *tool_bridge_owner(lierne_gradient_owner owner);
 
-/* Plans a bridge with an algorithm. Collective. */
+/* Opens a packed bridge of so many columns, 0: all; another bridge is left as it is. Returns -1, or
+ * TOOL_INVALID. */
+int tool_bridge_open_packed(tool_bridge *bridge, int64_t hidden, char **argv);
+/* Whether every sum of a bridge is exact in its dtype, so that elements can be checked. A packed
+ * one must be open. Returns -1, or TOOL_USAGE. */
+int tool_bridge_exact(const tool_bridge *bridge, char **argv);
+
+/* Plans a bridge with an algorithm, or, where packed is not NULL, that packed bridge. Collective.
+ */
 lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
-                               const lierne_bridge_spec *spec, tool_algorithm algorithm);
+                               const tool_packed *packed, const lierne_bridge_spec *spec,
+                               tool_algorithm algorithm);
 
 /* How to create its context: nodes and links of the command line or the file. */
 lierne_context_spec tool_bridge_context(const tool_bridge *bridge);

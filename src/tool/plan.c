@@ -83,8 +83,8 @@ static int plan_ranks(plan_summary *summary, lierne_sim *sim, char **argv) {
     for (int rank = summary->first; status == LIERNE_OK && rank < summary->end; rank++) {
         lierne_plan *plan;
         tool_progress(argv, "planning", rank - summary->first, summary->end - summary->first);
-        status = tool_bridge_plan(&plan, lierne_sim_get_context(sim, rank), &summary->bridge->spec,
-                                  summary->bridge->method);
+        status = tool_bridge_plan(&plan, lierne_sim_get_context(sim, rank), NULL,
+                                  &summary->bridge->spec, summary->bridge->method);
         if (status == LIERNE_OK) {
             status = add_rank(summary, plan, rank);
         }

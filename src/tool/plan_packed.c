@@ -179,13 +179,13 @@ static void print_json(const packed_plan_summary *s) {
 int plan_print_packed(tool_bridge *bridge, bool all, char **argv) {
     packed_plan_summary s = {.base = {.bridge = bridge, .only = -1, .all = all},
                              .packed = bridge->packed};
-    int status = TOOL_INVALID;
-    if (packed_open(bridge->packed, packed_given_hidden(bridge->packed)) != LIERNE_OK) {
-        tool_failed(argv);
+    int status = tool_bridge_open_packed(bridge, 0, argv);
+    if (status >= 0) {
         return status;
     }
     lierne_sim *sim = tool_bridge_sim(bridge, argv);
     s.ranks = calloc((size_t)bridge->world, sizeof *s.ranks);
+    status = TOOL_INVALID;
     if (sim && s.ranks) {
         status = plan_ranks(&s, sim, argv);
     }

@@ -65,18 +65,12 @@ static int plan_ranks(world *w, lierne_sim *sim) {
         show_progress(w, "planning", r);
         lierne_context *context = lierne_sim_get_context(sim, r);
         lierne_status status =
-            w->bridge->packed
-                ? packed_plan(&w->plans[r], context, w->bridge->packed)
-                : tool_bridge_plan(&w->plans[r], context, &w->spec, w->bridge->method);
+            tool_bridge_plan(&w->plans[r], context, w->bridge->packed, &w->spec, w->bridge->method);
         if (status != LIERNE_OK) {
             return world_failed(w);
         }
     }
     return TOOL_VALID;
-}
-
-static lierne_dtype dtype_of(const world *w) {
-    return w->bridge->packed ? w->bridge->packed->specs[0].dtype : w->spec.dtype;
 }
 
 /* Bytes of all buffers, of what plans pack messages in, and of the messages of one direction, which
@@ -90,7 +84,7 @@ static int64_t memory_needed(const world *w) {
             lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d);
             lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d);
             bytes += verify_lists(w->plans[r], (lierne_direction)d);
-            bytes += (in + out) * (int64_t)lierne_dtype_size(dtype_of(w)) + report.scratch_bytes;
+            bytes += (in + out) * (int64_t)lierne_dtype_size(w->spec.dtype) + report.scratch_bytes;
             sent[d] += report.sent_bytes;
         }
     }
@@ -249,33 +243,18 @@ static int report(const world *w) {
     return verify_is_right(w->count, w->lhs, w->rhs) ? TOOL_VALID : TOOL_INVALID;
 }
 
-static int run_packed(world *w, bool full) {
-    tool_packed *packed = w->bridge->packed;
-    w->shape[0] = packed_given_hidden(packed);
-    if (packed_open(packed, full ? w->shape[0] : packed_least_hidden(packed)) != LIERNE_OK) {
-        return world_failed(w);
-    }
-    if (!form_is_exact_packed(packed)) {
-        return tool_usage(w->argv,
-                          "a row gets more than %d contributions, whose sums are not exact",
-                          FORM_MOST_CONTRIBUTIONS);
-    }
-    int status = simulate_world(w);
-    return status == TOOL_VALID ? report(w) : status;
-}
-
-static int run_bridge(const tool_bridge *bridge, bool full, char **argv) {
+static int run_bridge(tool_bridge *bridge, bool full, char **argv) {
     world w = {.bridge = bridge, .argv = argv, .spec = bridge->spec};
-    if (bridge->packed) {
-        return run_packed(&w, full);
-    }
-    if (!form_is_exact(&w.spec)) {
-        return tool_usage(argv, "dtype u8 holds the sum of at most %d cp ranks", FORM_NOTHING - 1);
-    }
-    if (!full) {
+    const tool_packed *packed = bridge->packed;
+    int status =
+        tool_bridge_open_packed(bridge, packed && !full ? packed_least_hidden(packed) : 0, argv);
+    status = status < 0 ? tool_bridge_exact(bridge, argv) : status;
+    if (packed) {
+        w.shape[0] = packed_given_hidden(packed);
+    } else if (!full) {
         tool_reduce(&w.spec, w.shape, w.reasons);
     }
-    int status = simulate_world(&w);
+    status = status < 0 ? simulate_world(&w) : status;
     return status == TOOL_VALID ? report(&w) : status;
 }
 

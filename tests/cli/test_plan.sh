@@ -339,6 +339,22 @@ ends "no such packed bridge" 2 "$lierne" plan $packed -b none
 grep -qF "which has: images_to_tokens, zigzag_to_contiguous" "$work/err"
 verdict $? "no such packed bridge: $(cat "$work/err")"
 
+# A row that 121 tokens get: its gradient is not exact, so that run and simulate cannot check it.
+python3 - >"$work/repeats.json" <<'END'
+import json
+print(json.dumps({"world_size": 2, "grids": {"e": {"order": ["dp"], "shape": {"dp": 2}}, "l": {"order": ["cp"],
+    "shape": {"cp": 2}}}, "packed_bridges": [{"name": "b", "src": "e", "dst": "l",
+    "tensor": {"axes": ["s", "h"], "shape": {"h": 2}, "dtype": "bf16"}, "segments": {"cu_seqlens": [0, 124]},
+    "images": {"cu_seqlens": [0, 1]}, "allow_repeat": True, "runs": [[0, 0, 0, t, 1] for t in range(121)],
+    "packing": {"src": {"owner": [1]}, "dst": {"align": 4}},
+    "placements": {"src": {"dp": {"shard_segments": "s"}}, "dst": {"cp": {"segment_zigzag": "s"}}}}]}))
+END
+for command in simulate "run --launch 2"; do # words of their own
+    ends "too many repeats, $command" 2 "$lierne" $command "$work/repeats.json" -b b
+    [ "$(grep -c "a row gets more than 120 contributions" "$work/err")" = 1 ]
+    verdict $? "too many repeats, $command: $(head -c 600 "$work/err")"
+done
+
 # Every way to pack: lead, order, unpadded rows, sequence-major rows, sequence parallelism, replicas
 # whose gradients add up, rows that repeat or are left over, a packed axis that is the faster one.
 packs() { # packs NAME KEYS

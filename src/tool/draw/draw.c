@@ -94,19 +94,10 @@ static int draw_svg(const draw_task *task, const struct picture *picture) {
                : tool_usage(task->argv, "no memory for the picture");
 }
 
-static int open_packed(draw_task *task) {
-    tool_packed *packed = task->bridge.packed;
-    if (packed && packed_open(packed, packed_given_hidden(packed)) != LIERNE_OK) {
-        tool_failed(task->argv);
-        return TOOL_INVALID;
-    }
-    return -1;
-}
-
 static int draw(draw_task *task, const struct picture *picture) {
     static const struct picture rows = {"rows",           false, true,
                                         draw_packed_rows, NULL,  draw_packed_text};
-    int status = open_packed(task);
+    int status = tool_bridge_open_packed(&task->bridge, 0, task->argv);
     picture = task->bridge.packed && strcmp(picture->name, "rows") == 0 ? &rows : picture;
     if (status < 0 && task->bridge.format == DRAW_DOT && !picture->dot) {
         return tool_usage(task->argv, "%s has no form in DOT, only svg and text", picture->name);

@@ -81,9 +81,8 @@ static int add_rank(draw_task *task, lierne_sim *sim, int rank) {
     lierne_plan *plan;
     int end = -1;
     lierne_context *context = lierne_sim_get_context(sim, rank);
-    lierne_status status = bridge->packed
-                               ? packed_plan(&plan, context, bridge->packed)
-                               : tool_bridge_plan(&plan, context, &bridge->spec, bridge->method);
+    lierne_status status =
+        tool_bridge_plan(&plan, context, bridge->packed, &bridge->spec, bridge->method);
     if (status == LIERNE_OK) {
         status = lierne_plan_get_route(&route, plan, task->direction);
     }

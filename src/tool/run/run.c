@@ -118,14 +118,12 @@ static int prepare_run(run_state *run, int argc) {
                  ? run_sweep_open(&run->sweep, run->argv, &run->bridge.spec)
                  : status;
     status = status < 0 ? check_world(run) : status;
-    status = run_worst(run, status);
-    if (status < 0 && !run->bridge.packed && !form_is_exact(&run->bridge.spec)) {
-        return run->rank == 0
-                   ? tool_usage(run->argv, "dtype u8 holds the sum of at most %d cp ranks",
-                                FORM_NOTHING - 1)
-                   : TOOL_USAGE;
-    }
-    return status;
+    return run_worst(run, status);
+}
+
+/* Rank 0 says it for all. */
+static int check_exact(run_state *run) {
+    return run_worst(run, run->rank == 0 ? tool_bridge_exact(&run->bridge, run->argv) : -1);
 }
 
 /* Whether the status says that an algorithm is not defined for these grids. */
@@ -142,8 +140,7 @@ static bool plan(run_state *run, tool_algorithm algorithm) {
         return true;
     }
     lierne_status status =
-        packed ? packed_plan(&method->plan, run->context, packed)
-               : tool_bridge_plan(&method->plan, run->context, &run->bridge.spec, algorithm);
+        tool_bridge_plan(&method->plan, run->context, packed, &run->bridge.spec, algorithm);
     if (algorithm != TOOL_DIRECT && !run->bridge.algorithm && is_rejection(status)) {
         snprintf(method->rejection, sizeof method->rejection, "%s", tool_reason());
         return true;
@@ -181,16 +178,19 @@ static void close_size(run_state *run) {
 
 /* Plans, checks and times the bridge at one size. Returns -1, or an exit status. */
 static int run_size(run_state *run) {
-    tool_packed *packed = run->bridge.packed;
-    if (packed && !run_all_ok(run, packed_open(packed, run->sweep.shape[!packed_axis(packed)]))) {
-        return TOOL_INVALID;
+    const tool_packed *packed = run->bridge.packed;
+    int64_t hidden = packed ? run->sweep.shape[!packed_axis(packed)] : 0;
+    int status = run_worst(run, tool_bridge_open_packed(&run->bridge, hidden, run->argv));
+    status = status < 0 ? check_exact(run) : status;
+    if (status >= 0) {
+        return status;
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         if (!plan(run, (tool_algorithm)a)) {
             return TOOL_INVALID;
         }
     }
-    int status = open_buffers(run);
+    status = open_buffers(run);
     status = status < 0 ? run_verify(run) : status;
     status = status < 0 && run_is_right(run) ? run_measure(run) : status;
     if (status >= 0) {
