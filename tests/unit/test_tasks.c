@@ -200,7 +200,7 @@ Test(tasks, positions_are_those_of_a_division) {
 }
 
 /* A list that mentions a row again: the host adds mention after mention. */
-Test(tasks, mentions_of_a_row_are_added_in_their_order) {
+static void add_mentions(size_t nfrom, int64_t divisor) {
     const int64_t rows[6] = {2, 0, 2, 2, 1, 0};
     uint16_t to[12], expected[12], from[24];
     for (int i = 0; i < 24; i++) {
@@ -211,24 +211,32 @@ Test(tasks, mentions_of_a_row_are_added_in_their_order) {
     }
     lierne_block target = {.ndims = 2, .count = {6, 4}, .stride = {4, 1}, .rows = rows};
     lierne_block source = {.ndims = 2, .count = {6, 4}, .stride = {4, 1}};
-    lierne_operand sources[2] = {{0, 0, 0, &target}, {1, 1, 0, &source}};
+    lierne_operand sources[3] = {{0, 0, 0, &target}, {1, 1, 0, &source}, {0, 0, 0, &target}};
     lierne_work work = {.kind = LIERNE_TASK_REDUCE,
                         .size = 2,
                         .dtype = LIERNE_DTYPE_BF16,
-                        .divisor = 1,
+                        .divisor = divisor,
                         .to = sources[0],
                         .from = sources,
-                        .nfrom = 2};
+                        .nfrom = nfrom};
     lierne_program p = {0};
     assert_ok(lierne_program_open(&p));
     assert_ok(lierne_program_add(&p, &work, true));
     cr_assert_eq(p.tasks.at[0].elements, 12);
     unsigned char *bases[2] = {(unsigned char *)to, (unsigned char *)from};
     run_program(&p, LIERNE_REDUCTION_SUM, bases, 2);
-    lierne_contribution c[2] = {{expected, &target}, {from, &source}};
-    lierne_host_reduce(LIERNE_DTYPE_BF16, LIERNE_REDUCTION_SUM, 1, expected, &target, c, 2);
+    lierne_contribution c[3] = {{expected, &target}, {from, &source}, {expected, &target}};
+    lierne_host_reduce(LIERNE_DTYPE_BF16, LIERNE_REDUCTION_SUM, divisor, expected, &target, c,
+                       nfrom);
     cr_assert_arr_eq(to, expected, sizeof to);
     lierne_program_destroy(&p);
+}
+
+/* Also where the target is read again, and where each mention divides. */
+Test(tasks, mentions_of_a_row_are_added_in_their_order) {
+    add_mentions(2, 1);
+    add_mentions(2, 3);
+    add_mentions(3, 1);
 }
 
 static void add_range(lierne_program *p, int to, int64_t to_at, int from, int64_t from_at) {

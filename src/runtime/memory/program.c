@@ -177,6 +177,16 @@ static bool reads_target(const lierne_work *w) {
     return found;
 }
 
+/* Whether a sum adds to its target, and reads nothing else of what may be the same buffer. */
+static bool adds_to_target(const lierne_work *w) {
+    bool adds = w->kind == LIERNE_TASK_REDUCE && w->from[0].base == w->to.base &&
+                w->from[0].block == w->to.block && w->from[0].shift == w->to.shift;
+    for (size_t s = 1; s < w->nfrom; s++) {
+        adds &= w->from[s].region != w->to.region;
+    }
+    return adds;
+}
+
 /* Where the target's list mentions a row twice, its mentions are worked on in their order; where
  * sources may be rows of the target, all rows are. */
 static lierne_status order_mentions(lierne_program *p, lierne_task *t, const lierne_work *w) {
@@ -193,6 +203,7 @@ static lierne_status order_mentions(lierne_program *p, lierne_task *t, const lie
         int64_t distinct = sort_rows(order, spare, serial ? NULL : to->rows, (int64_t)n);
         status =
             distinct == (int64_t)n ? LIERNE_OK : list_mentions(p, t, order, (int64_t)n, distinct);
+        t->keeps = t->starts >= 0 && !serial && adds_to_target(w);
     }
     lierne_mem_free(order);
     lierne_mem_free(spare);

@@ -41,7 +41,9 @@ typedef struct lierne_task {
     int32_t ndims;
     int32_t size; /* bytes of an element */
     int32_t reduction;
-    int32_t unit; /* bytes of a piece where every base is aligned to 16 */
+    int32_t unit;  /* bytes of a piece where every base is aligned to 16 */
+    int32_t keeps; /* 1: the first source is the target, whose sum is neither stored nor loaded
+                      between the mentions of a row */
     int64_t divisor;
     int64_t count[LIERNE_MAX_AXES];
     int64_t elements; /* of all mentions; where mentions are ordered, of the distinct rows */
@@ -180,7 +182,8 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
 #define LIERNE_DIVIDE(sum, by) ((sum) / (__typeof__(sum))(by))
 #define LIERNE_KEEP(sum, by)   (sum)
 
-/* One piece of a sum: each source is read once, in its order, and the result rounded once. The tile
+/* One piece of a sum: each source is read once, in its order, and the result rounded once, which
+ * *kept is afterwards. The tile
  * has the blocks of the first sources, which are most often all. With more sources loaded together,
  * some sums would need more registers than half of a processor's threads can have. */
 #define LIERNE_REDUCE(name, field, type, sum_type, combine, LOAD, STORE, DIVIDED)                  \
@@ -201,7 +204,7 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
                                             const lierne_task_table *table,                        \
                                             const lierne_task_call *call,                          \
                                             const lierne_task_index *index, int unit,              \
-                                            int reduction) {                                       \
+                                            int reduction, lierne_piece *kept) {                   \
         const lierne_task *t = &tile->task;                                                        \
         sum_type sum[LIERNE_LANES_##name];                                                         \
         lierne_piece pieces[LIERNE_SUM_AHEAD];                                                     \
@@ -211,7 +214,9 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
         for (int s = 1; s <= near; s += LIERNE_SUM_AHEAD) {                                        \
             LIERNE_UNROLL                                                                          \
             for (int k = 0; k < LIERNE_SUM_AHEAD; k++) {                                           \
-                if (s + k <= near) {                                                               \
+                if (k == 0 && s == 1 && t->keeps) {                                                \
+                    pieces[k] = *kept;                                                             \
+                } else if (s + k <= near) {                                                        \
                     lierne_piece_load(&pieces[k],                                                  \
                                       lierne_tile_address(tile, table, &tile->blocks[s + k],       \
                                                           index),                                  \
@@ -237,8 +242,11 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
                 pieces[0].field[i] = STORE(t->divisor > 1 ? DIVIDED(sum[i], t->divisor) : sum[i]); \
             }                                                                                      \
         }                                                                                          \
-        lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], index), &pieces[0],  \
-                           unit);                                                                  \
+        *kept = pieces[0];                                                                         \
+        if (!t->keeps) {                                                                           \
+            lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], index),          \
+                               &pieces[0], unit);                                                  \
+        }                                                                                          \
     }
 LIERNE_REDUCE(f64, f64, double, double, f64, LIERNE_SAME, lierne_f64_canonical, LIERNE_DIVIDE)
 LIERNE_REDUCE(f32, f32, float, float, f32, LIERNE_SAME, lierne_f32_canonical, LIERNE_DIVIDE)
@@ -253,33 +261,33 @@ LIERNE_REDUCE(u8, u8, uint8_t, uint8_t, u8, LIERNE_SAME, LIERNE_SAME, LIERNE_KEE
 
 LIERNE_INLINE void lierne_tile_reduce(const lierne_tile *tile, const lierne_task_table *table,
                                       const lierne_task_call *call, const lierne_task_index *index,
-                                      int unit, int dtype) {
+                                      int unit, int dtype, lierne_piece *kept) {
     int reduction =
         call->reduction == LIERNE_REDUCTION_SUM ? tile->task.reduction : call->reduction;
     switch (dtype) {
     case LIERNE_DTYPE_F64:
-        lierne_reduce_f64(tile, table, call, index, unit, reduction);
+        lierne_reduce_f64(tile, table, call, index, unit, reduction, kept);
         return;
     case LIERNE_DTYPE_F32:
-        lierne_reduce_f32(tile, table, call, index, unit, reduction);
+        lierne_reduce_f32(tile, table, call, index, unit, reduction, kept);
         return;
     case LIERNE_DTYPE_BF16:
-        lierne_reduce_bf16(tile, table, call, index, unit, reduction);
+        lierne_reduce_bf16(tile, table, call, index, unit, reduction, kept);
         return;
     case LIERNE_DTYPE_F16:
-        lierne_reduce_f16(tile, table, call, index, unit, reduction);
+        lierne_reduce_f16(tile, table, call, index, unit, reduction, kept);
         return;
     case LIERNE_DTYPE_I64:
-        lierne_reduce_i64(tile, table, call, index, unit, reduction);
+        lierne_reduce_i64(tile, table, call, index, unit, reduction, kept);
         return;
     case LIERNE_DTYPE_I32:
-        lierne_reduce_i32(tile, table, call, index, unit, reduction);
+        lierne_reduce_i32(tile, table, call, index, unit, reduction, kept);
         return;
     case LIERNE_DTYPE_I8:
-        lierne_reduce_i8(tile, table, call, index, unit, reduction);
+        lierne_reduce_i8(tile, table, call, index, unit, reduction, kept);
         return;
     default:
-        lierne_reduce_u8(tile, table, call, index, unit, reduction);
+        lierne_reduce_u8(tile, table, call, index, unit, reduction, kept);
     }
 }
 
@@ -316,23 +324,33 @@ LIERNE_INLINE void lierne_tile_piece(const lierne_tile *tile, const lierne_task_
     const lierne_task *t = &tile->task;
     lierne_task_index index;
     uint32_t inner = lierne_tile_locate(&index, tile, byte);
-    int64_t row = index.at[0], first = 0, end = 1;
+    const int64_t *mentions = NULL;
+    uint32_t left = 1;
     if (t->starts >= 0) {
-        first = LIERNE_CONSTANT(&table->lists[t->starts + row]);
-        end = LIERNE_CONSTANT(&table->lists[t->starts + row + 1]);
+        int64_t first = LIERNE_CONSTANT(&table->lists[t->starts + index.at[0]]);
+        left = (uint32_t)(LIERNE_CONSTANT(&table->lists[t->starts + index.at[0] + 1]) - first);
+        mentions = &table->lists[t->mentions + first];
+    }
+    lierne_piece piece;
+    if (dtype != LIERNE_NO_SUMS && t->keeps) {
+        index.at[0] = LIERNE_CONSTANT(mentions);
+        lierne_piece_load(&piece, lierne_tile_address(tile, table, &tile->blocks[0], &index), unit);
     }
     LIERNE_ROLLED
-    for (int64_t m = first; m < end; m++) {
-        index.at[0] = t->starts >= 0 ? LIERNE_CONSTANT(&table->lists[t->mentions + m]) : row;
+    for (; left > 0; left--) {
+        index.at[0] = mentions ? LIERNE_CONSTANT(mentions++) : index.at[0];
         if (dtype != LIERNE_NO_SUMS && t->kind == LIERNE_TASK_REDUCE) {
-            lierne_tile_reduce(tile, table, call, &index, unit, dtype);
+            lierne_tile_reduce(tile, table, call, &index, unit, dtype, &piece);
         } else {
-            lierne_piece piece;
             char *to = lierne_tile_load(&piece, tile, table, &index, unit, inner);
             if (to) {
                 lierne_piece_store(to, &piece, unit);
             }
         }
+    }
+    if (dtype != LIERNE_NO_SUMS && t->keeps) {
+        lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], &index), &piece,
+                           unit);
     }
 }
 

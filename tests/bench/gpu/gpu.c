@@ -90,6 +90,28 @@ static double time_planning(lierne_context *context, int64_t rows) {
     return best * 1e3;
 }
 
+/* Microseconds of the host for a call of few rows, which the device has long done by the next one.
+ */
+static double time_call(lierne_context *context) {
+    enum { CALLS = 1000 };
+    cudaStream_t stream = gpu_stream();
+    call c = {.in = gpu_memory(MIB),
+              .out = gpu_memory(MIB),
+              .plan = scattered_rows(context, 64, 4)};
+    double seconds = 0;
+    for (int i = -10; i < CALLS; i++) { /* below 0: not counted */
+        double start = gpu_now();
+        run_call(&c, stream);
+        seconds += i < 0 ? 0 : gpu_now() - start;
+        gpu_must(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
+    }
+    gpu_must(lierne_plan_destroy(c.plan) == LIERNE_OK, "destroying a plan");
+    cudaFree(c.in);
+    cudaFree(c.out);
+    cudaStreamDestroy(stream);
+    return seconds / CALLS * 1e6;
+}
+
 static void bench_planning(lierne_context *context) {
     lierne_context *host = NULL;
     gpu_must(lierne_context_create_self(&host, NULL) == LIERNE_OK, "a context");
@@ -98,6 +120,7 @@ static void bench_planning(lierne_context *context) {
         printf("  %6lld rows: %.3f ms for a device, %.3f ms for host memory\n", (long long)rows,
                time_planning(context, rows), time_planning(host, rows));
     }
+    printf("  a call enqueues in %.1f us\n", time_call(context));
     lierne_context_destroy(host);
 }
 
@@ -160,6 +183,7 @@ static void bench_product(void) {
 }
 
 int main(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* or 8 virtual ranks have no windows */
     char summary[1024] = "";
     int devices = 0;
     lierne_cuda_get_summary(summary, sizeof summary);
