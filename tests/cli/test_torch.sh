@@ -58,6 +58,7 @@ count "${torchrun[@]}" 1 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_faults.py
 count "${torchrun[@]}" 4 tests/python/torch_schedules.py
 count "${torchrun[@]}" 4 tests/python/torch_fx.py
+count "${torchrun[@]}" 1 tests/python/torch_cuda.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py
 count "${torchrun[@]}" 8 tests/python/torch_megatron.py
 count "${torchrun[@]}" 10 tests/python/torch_megatron.py

@@ -15,6 +15,8 @@ if [ "$devices" = 0 ]; then
     verdicts
     exit
 fi
+[ "$devices" -ge 8 ] || [ -n "${2:-}" ] || [ -e "${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}" ] ||
+    echo "ranks share $devices devices and take turns, which takes long: see nvidia-cuda-mps-control"
 
 try() { # try EXECUTOR RANKS PROGRAM LAUNCHER...
     local executor=$1 ranks=$2 program=$3 status
