@@ -21,6 +21,7 @@ typedef struct emulator_thread {
     void *registers;                /* of a thread of a kernel with barriers */
     struct emulator_shared *shared; /* memory of its block */
     uint64_t loads, stores;         /* of global memory, of the launch so far */
+    uint64_t instructions;          /* about as many as a processor executes for them */
     struct CUstream_st *stream;     /* that the launch is on */
     const char *kernel;
 } emulator_thread;
@@ -59,10 +60,10 @@ void *emulator_local_at(emulator_thread *t, uint64_t address, size_t bytes, bool
 void *emulator_shared_at(emulator_thread *t, uint64_t address, size_t bytes, bool store);
 uint64_t emulator_parameter(emulator_thread *t, size_t offset);
 uint64_t emulator_local(emulator_thread *t);
-/* Loads and stores of global memory by all kernels, a vector as one, and streams that were created,
- * since the last call. */
+/* Loads and stores of global memory by all kernels, a vector as one, about as many instructions as
+ * a processor executes (ptx2c.py), and streams that were created, since the last call. */
 typedef struct emulator_counts {
-    uint64_t loads, stores, streams;
+    uint64_t loads, stores, instructions, streams;
 } emulator_counts;
 emulator_counts emulator_take_counts(void);
 /* Accesses by which threads of several launches meet. */

@@ -175,6 +175,7 @@ DIVISION(u64, uint64_t)
     }
 WIDE(u32, uint32_t, uint32_t)
 WIDE(s32, int32_t, uint32_t)
+#define mul_hi_u32(a, b)   ((uint32_t)(mul_wide_u32(a, b) >> 32))
 #define mul_wide_u16(a, b) ((uint32_t)(uint16_t)(a) * (uint16_t)(b))
 #define mul_wide_s16(a, b) ((uint32_t)((int16_t)(a) * (int16_t)(b)))
 

@@ -102,11 +102,11 @@ static void run_block(emulator_thread *t, const emulator_work *work, unsigned ch
     free(order);
 }
 
-static atomic_ullong loads, stores;
+static atomic_ullong loads, stores, instructions;
 
 emulator_counts emulator_take_counts(void) {
     return (emulator_counts){atomic_exchange(&loads, 0), atomic_exchange(&stores, 0),
-                             emulator_take_streams()};
+                             atomic_exchange(&instructions, 0), emulator_take_streams()};
 }
 
 void emulator_run_kernel(const emulator_work *work) {
@@ -130,6 +130,7 @@ void emulator_run_kernel(const emulator_work *work) {
     running = NULL;
     atomic_fetch_add(&loads, t.loads);
     atomic_fetch_add(&stores, t.stores);
+    atomic_fetch_add(&instructions, t.instructions);
     emulator_shared_destroy(t.shared);
     free(registers);
     free(order);

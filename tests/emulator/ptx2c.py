@@ -17,6 +17,10 @@ BARRIER = r"bar\.sync\s+0"  # of all threads of a block
 EFFECTS = ("st", "bra", "ret", "exit", "membar", "fence", "nanosleep")
 
 
+# About how many instructions of a processor one of PTX becomes, by its first name and width; 1 of others, of 64 bits 2.
+COST = {("mul", 64): 4, ("mad", 64): 4, ("div", 32): 20, ("rem", 32): 22, ("div", 64): 90, ("rem", 64): 95}
+
+
 def fail(what, text):
     raise SystemExit(f"ptx2c.py: {what} is not known: {text.strip()!r}")
 
@@ -24,6 +28,27 @@ def fail(what, text):
 def split(text):
     """At the commas that are in no braces."""
     return [part.strip() for part in re.split(r",(?![^{]*\})", text)] if text.strip() else []
+
+
+def cost(op):
+    """About how many instructions of a processor an instruction of PTX becomes."""
+    width = 64 if op.endswith("64") and ".wide" not in op else 32
+    return COST.get((op.split(".")[0], width), 2 if width == 64 and op[:2] not in ("ld", "st") else 1)
+
+
+def counted(lines):
+    """Statements, with a count of instructions where a run of them begins that is executed as a whole. lines: pairs
+    of a statement and what it costs."""
+    out, run, n = [], [], 0
+    for line, instructions in lines:
+        label = line.endswith(":;")
+        if not label:
+            run.append(line)
+            n += instructions
+        if label or re.search(r"\b(goto|return)\b", line):
+            out += [f"t->instructions += {n};"] * (n > 0) + run + [line] * label
+            run, n = [], 0
+    return out + [f"t->instructions += {n};"] * (n > 0) + run
 
 
 def joined(statements):
@@ -50,7 +75,7 @@ class Function:
         self.barriers = 0
         self.threads = 1024
         self.registers = []  # (type, name)
-        self.lines = []
+        self.lines = []  # (statement, what it costs)
         self.meets = False  # at barriers: then its registers outlive a call of the function
 
     def parameter(self, text):
@@ -151,15 +176,15 @@ class Function:
             guard = re.match(r"@(!?)%(p\d+)\s+", text)
             condition = f"if ({guard[1]}{self.register(guard[2])}) " if guard else ""
             rest = text[guard.end():] if guard else text
-            self.lines.append(self.barrier(guard) if re.fullmatch(BARRIER, rest)
-                              else condition + self.instruction(rest))
+            self.lines.append((self.barrier(guard) if re.fullmatch(BARRIER, rest)
+                               else condition + self.instruction(rest), cost(rest.split()[0])))
 
     def declare(self, kind, name, count):
         """Numbered ones before the body, one of inline assembly, which has no %, in its braces."""
         if count:
             self.registers += [(kind, f"{name}{i}") for i in range(int(count))]
         else:
-            self.lines.append(f"{kind} {name} = 0;")
+            self.lines.append((f"{kind} {name} = 0;", 0))
             self.names[name] = name
 
     def body(self, text):
@@ -170,10 +195,10 @@ class Function:
             while part:
                 label = re.match(r"\$(\w+):\s*", part)
                 if label:
-                    self.lines.append(f"{label[1]}:;")
+                    self.lines.append((f"{label[1]}:;", 0))
                     part = part[label.end():]
                 elif part[0] in "{}":
-                    self.lines.append(part[0])
+                    self.lines.append((part[0], 0))
                     part = part[1:].strip()
                 else:
                     self.statement(part)
@@ -181,7 +206,7 @@ class Function:
 
     def declarations(self):
         """Of the registers that are used: compilers leave numbers out."""
-        used = set(re.findall(r"\w+", " ".join(self.lines)))
+        used = set(re.findall(r"\w+", " ".join(line for line, _ in self.lines)))
         zero = "" if self.meets else " = 0"
         for kind in sorted(set(REGISTER.values())):
             names = [name for other, name in self.registers if other == kind and name in used]
@@ -203,7 +228,7 @@ class Function:
         spans = ", ".join(f"{{{at}, {size}}}" for at, size in self.parameters)
         return "\n".join([f"static void {self.name}(emulator_thread *t) {{",
                           *joined([*(self.resumption() if self.meets else self.declarations()),
-                                   *self.lines]), "}",
+                                   *counted(self.lines)]), "}",
                           f"static const emulator_span {self.name}_spans[] = {{{spans}}};", ""])
 
 

@@ -177,12 +177,15 @@ Test(tasks, random_work_has_the_bits_of_the_host) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
-/* Counts on both sides of 2^31, from where on numbers are not divided. */
+/* Counts on both sides of those that are not divided, and numbers just below multiples of them. */
 Test(tasks, positions_are_those_of_a_division) {
     const int64_t counts[] = {1,
                               2,
                               3,
+                              1000,
                               16384,
+                              LIERNE_SHORT_COUNT,
+                              LIERNE_SHORT_COUNT + 1,
                               ((int64_t)1 << 31) - 1,
                               (int64_t)1 << 31,
                               ((int64_t)1 << 32) - 5,
@@ -192,7 +195,8 @@ Test(tasks, positions_are_those_of_a_division) {
             uint32_t more = draw(16385);
             int64_t start =
                 i % 2 ? counts[c] - 1 - draw(16384) % counts[c] : draw(60000) % counts[c];
-            int64_t at = -1, whole = lierne_task_carry(&at, start, more, counts[c]);
+            int64_t at = -1, whole = lierne_task_carry(&at, start, more, counts[c],
+                                                       lierne_task_inverse(counts[c]));
             cr_assert_eq(whole, (start + more) / counts[c]);
             cr_assert_eq(at, (start + more) % counts[c]);
         }

@@ -5,17 +5,22 @@
 
 #include "runtime/memory/half.h"
 
-/* On a device, arrays are in registers only where loops over them are unrolled, and the table,
+/* LIERNE_BRANCH begins what is left out as a whole where a condition is false that all threads
+ * share: a compiler that takes it for a few instructions would execute them anyway.
+ *
+ * On a device, arrays are in registers only where loops over them are unrolled, and the table,
  * which no kernel writes, is read through the cache for constants. Never so the data: peers write
  * it. */
 #ifdef __CUDA_ARCH__
 #define LIERNE_UNROLL       _Pragma("unroll")
 #define LIERNE_CONSTANT(at) __ldg(at)
 #define LIERNE_ROLLED       _Pragma("unroll 1")
+#define LIERNE_BRANCH()     asm volatile("")
 #else
 #define LIERNE_UNROLL
 #define LIERNE_CONSTANT(at) (*(at))
 #define LIERNE_ROLLED
+#define LIERNE_BRANCH()
 #endif
 
 /* Accesses of 1 to 16 bytes, each one instruction. */
@@ -86,10 +91,12 @@ typedef union lierne_piece {
 #endif
 
 LIERNE_INLINE void lierne_piece_load(lierne_piece *piece, const void *from, int unit) {
-    switch (unit) {
-    case 16:
+    if (unit == 16) {
         LIERNE_LOAD16(from, piece);
         return;
+    }
+    LIERNE_BRANCH();
+    switch (unit) {
     case 8:
         LIERNE_LOAD8(from, piece);
         return;
@@ -105,10 +112,12 @@ LIERNE_INLINE void lierne_piece_load(lierne_piece *piece, const void *from, int 
 }
 
 LIERNE_INLINE void lierne_piece_store(void *to, const lierne_piece *piece, int unit) {
-    switch (unit) {
-    case 16:
+    if (unit == 16) {
         LIERNE_STORE16(to, piece);
         return;
+    }
+    LIERNE_BRANCH();
+    switch (unit) {
     case 8:
         LIERNE_STORE8(to, piece);
         return;

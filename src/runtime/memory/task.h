@@ -84,8 +84,10 @@ typedef struct lierne_tile_block {
 typedef struct lierne_tile {
     lierne_task task;
     lierne_tile_block blocks[LIERNE_TILE_BLOCKS];
-    int64_t start[LIERNE_MAX_AXES]; /* the place of its first element in the loops */
-    uint32_t skipped;               /* bytes of that element that are in the tile before */
+    int64_t start[LIERNE_MAX_AXES];    /* the place of its first element in the loops */
+    uint32_t inverse[LIERNE_MAX_AXES]; /* of the counts: lierne_task_inverse */
+    uint32_t shift;                    /* elements have 1 << shift bytes */
+    uint32_t skipped;                  /* bytes of that element that are in the tile before */
     uint32_t bytes;
 } lierne_tile;
 
@@ -94,31 +96,45 @@ typedef struct lierne_task_index {
     int64_t at[LIERNE_MAX_AXES];
 } lierne_task_index;
 
+/* Stands for a division by count of numbers n below count + LIERNE_TILE: 2^32 / count, rounded up,
+ * by which n / count is exact where count * n < 2^32; 0 for longer ones, whose quotient is 0 or 1.
+ */
+#define LIERNE_SHORT_COUNT 32768
+LIERNE_INLINE uint32_t lierne_task_inverse(int64_t count) {
+    return count > LIERNE_SHORT_COUNT || count < 2 ? 0 : UINT32_MAX / (uint32_t)count + 1;
+}
+
 /* *at becomes what is left of start + more, without whole counts, whose number is returned; start
- * is below count, and more at most a tile's elements. So no number of 64 bits is divided, which
- * takes a GPU a hundred instructions. */
-LIERNE_INLINE uint32_t lierne_task_carry(int64_t *at, int64_t start, uint32_t more, int64_t count) {
+ * is below count, and more at most a tile's elements. So nothing is divided, which takes a GPU
+ * twenty instructions, and a hundred for numbers of 64 bits. */
+LIERNE_INLINE uint32_t lierne_task_carry(int64_t *at, int64_t start, uint32_t more, int64_t count,
+                                         uint32_t inverse) {
+    if (inverse > 0) {
+        uint32_t n = (uint32_t)start + more, whole = (uint32_t)((uint64_t)n * inverse >> 32);
+        *at = n - whole * (uint32_t)count;
+        return whole;
+    }
     int64_t n = start + more;
-    uint32_t whole = count >> 31 ? n >= count : (uint32_t)n / (uint32_t)count;
-    *at = n - whole * count;
-    return whole;
+    bool once = n >= count;
+    *at = count == 1 ? 0 : n - (once ? count : 0);
+    return count == 1 ? more : once;
 }
 
 /* The element that a byte of the tile is in; returns the byte's place within it. */
 LIERNE_INLINE uint32_t lierne_tile_locate(lierne_task_index *index, const lierne_tile *tile,
                                           uint32_t byte) {
     const lierne_task *t = &tile->task;
-    uint32_t size = (uint32_t)t->size, from = byte + tile->skipped, more = from / size;
-    uint32_t inner = from - more * size;
+    uint32_t from = byte + tile->skipped, more = from >> tile->shift;
     LIERNE_UNROLL
     for (int d = LIERNE_MAX_AXES - 1; d > 0; d--) {
-        index->at[d] = 0;
         if (d < t->ndims) {
-            more = lierne_task_carry(&index->at[d], tile->start[d], more, t->count[d]);
+            LIERNE_BRANCH();
+            more = lierne_task_carry(&index->at[d], tile->start[d], more, t->count[d],
+                                     tile->inverse[d]);
         }
     }
     index->at[0] = tile->start[0] + more;
-    return inner;
+    return from & ((1u << tile->shift) - 1);
 }
 
 /* The address of an element in a block. */
@@ -130,7 +146,11 @@ LIERNE_INLINE char *lierne_tile_address(const lierne_tile *tile, const lierne_ta
     int64_t offset = first * b->stride[0];
     LIERNE_UNROLL
     for (int d = 1; d < LIERNE_MAX_AXES; d++) {
-        offset += d < tile->task.ndims ? index->at[d] * b->stride[d] : 0;
+        if (d >= tile->task.ndims) {
+            break;
+        }
+        LIERNE_BRANCH();
+        offset += index->at[d] * b->stride[d];
     }
     return b->at + offset;
 }
@@ -178,45 +198,67 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
 /* Elements that a thread sums at a time. */
 #define LIERNE_LANES 8
 
+/* On a device all are computed: those behind a piece are registers that nobody stores. */
+#ifdef __CUDA_ARCH__
+#define LIERNE_HAS_LANE(i, n) true
+#define LIERNE_CLEARED
+#else
+#define LIERNE_HAS_LANE(i, n) ((i) < (n))
+#define LIERNE_CLEARED        = {0}
+#endif
+
 #define LIERNE_SAME(x)         (x)
 #define LIERNE_DIVIDE(sum, by) ((sum) / (__typeof__(sum))(by))
 #define LIERNE_KEEP(sum, by)   (sum)
 
 /* One piece of a sum: each source is read once, in its order, and the result rounded once, which
- * *kept is afterwards. The tile
+ * pieces[0] is afterwards. The reduction is the same for all lanes, and looked at once. The tile
  * has the blocks of the first sources, which are most often all. With more sources loaded together,
  * some sums would need more registers than half of a processor's threads can have. */
 #define LIERNE_REDUCE(name, field, type, sum_type, combine, LOAD, STORE, DIVIDED)                  \
     enum {                                                                                         \
         LIERNE_LANES_##name = 16 / sizeof(type) < LIERNE_LANES ? 16 / sizeof(type) : LIERNE_LANES  \
     };                                                                                             \
-    LIERNE_INLINE void lierne_combine_piece_##name(sum_type *sum, const lierne_piece *piece,       \
-                                                   int n, int reduction, bool first) {             \
+    LIERNE_INLINE void lierne_combine_lanes_##name(sum_type *sum, const lierne_piece *piece,       \
+                                                   int n, int reduction) {                         \
         LIERNE_UNROLL                                                                              \
         for (int i = 0; i < LIERNE_LANES_##name; i++) {                                            \
-            if (i < n) {                                                                           \
-                sum_type x = LOAD(piece->field[i]);                                                \
-                sum[i] = first ? x : lierne_combine_##combine(reduction, sum[i], x);               \
+            if (LIERNE_HAS_LANE(i, n)) {                                                           \
+                sum[i] = lierne_combine_##combine(reduction, sum[i], LOAD(piece->field[i]));       \
             }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    LIERNE_INLINE void lierne_combine_piece_##name(sum_type *sum, const lierne_piece *piece,       \
+                                                   int n, int reduction) {                         \
+        switch (reduction) {                                                                       \
+        case LIERNE_REDUCTION_MAX:                                                                 \
+            lierne_combine_lanes_##name(sum, piece, n, LIERNE_REDUCTION_MAX);                      \
+            return;                                                                                \
+        case LIERNE_REDUCTION_MIN:                                                                 \
+            lierne_combine_lanes_##name(sum, piece, n, LIERNE_REDUCTION_MIN);                      \
+            return;                                                                                \
+        case LIERNE_REDUCTION_PROD:                                                                \
+            lierne_combine_lanes_##name(sum, piece, n, LIERNE_REDUCTION_PROD);                     \
+            return;                                                                                \
+        default:                                                                                   \
+            LIERNE_BRANCH();                                                                       \
+            lierne_combine_lanes_##name(sum, piece, n, LIERNE_REDUCTION_SUM);                      \
         }                                                                                          \
     }                                                                                              \
     LIERNE_INLINE void lierne_reduce_##name(const lierne_tile *tile,                               \
                                             const lierne_task_table *table,                        \
                                             const lierne_task_call *call,                          \
                                             const lierne_task_index *index, int unit,              \
-                                            int reduction, lierne_piece *kept) {                   \
+                                            int reduction, lierne_piece *pieces) {                 \
         const lierne_task *t = &tile->task;                                                        \
-        sum_type sum[LIERNE_LANES_##name];                                                         \
-        lierne_piece pieces[LIERNE_SUM_AHEAD];                                                     \
+        sum_type sum[LIERNE_LANES_##name] LIERNE_CLEARED;                                          \
         int n = unit / (int)sizeof(type);                                                          \
         int near = t->nfrom < LIERNE_TILE_BLOCKS ? (int)t->nfrom : LIERNE_TILE_BLOCKS - 1;         \
         LIERNE_ROLLED                                                                              \
         for (int s = 1; s <= near; s += LIERNE_SUM_AHEAD) {                                        \
             LIERNE_UNROLL                                                                          \
             for (int k = 0; k < LIERNE_SUM_AHEAD; k++) {                                           \
-                if (k == 0 && s == 1 && t->keeps) {                                                \
-                    pieces[k] = *kept;                                                             \
-                } else if (s + k <= near) {                                                        \
+                if (s + k <= near && !(k == 0 && s == 1 && t->keeps)) {                            \
                     lierne_piece_load(&pieces[k],                                                  \
                                       lierne_tile_address(tile, table, &tile->blocks[s + k],       \
                                                           index),                                  \
@@ -225,24 +267,36 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
             }                                                                                      \
             LIERNE_UNROLL                                                                          \
             for (int k = 0; k < LIERNE_SUM_AHEAD; k++) {                                           \
-                if (s + k <= near) {                                                               \
-                    lierne_combine_piece_##name(sum, &pieces[k], n, reduction, k == 0 && s == 1);  \
+                if (k == 0 && s == 1) {                                                            \
+                    LIERNE_UNROLL                                                                  \
+                    for (int i = 0; i < LIERNE_LANES_##name; i++) {                                \
+                        if (LIERNE_HAS_LANE(i, n)) {                                               \
+                            sum[i] = LOAD(pieces[0].field[i]);                                     \
+                        }                                                                          \
+                    }                                                                              \
+                } else if (s + k <= near) {                                                        \
+                    lierne_combine_piece_##name(sum, &pieces[k], n, reduction);                    \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         LIERNE_ROLLED                                                                              \
-        for (int64_t s = LIERNE_TILE_BLOCKS; s <= t->nfrom; s++) {                                 \
+        for (int s = LIERNE_TILE_BLOCKS; s <= (int)t->nfrom; s++) {                                \
             lierne_tile_block b = lierne_tile_read_block(table, call, t->block + s);               \
             lierne_piece_load(&pieces[0], lierne_tile_address(tile, table, &b, index), unit);      \
-            lierne_combine_piece_##name(sum, &pieces[0], n, reduction, false);                     \
+            lierne_combine_piece_##name(sum, &pieces[0], n, reduction);                            \
+        }                                                                                          \
+        LIERNE_UNROLL                                                                              \
+        for (int i = 0; i < LIERNE_LANES_##name && t->divisor > 1; i++) {                          \
+            if (LIERNE_HAS_LANE(i, n)) {                                                           \
+                sum[i] = DIVIDED(sum[i], t->divisor);                                              \
+            }                                                                                      \
         }                                                                                          \
         LIERNE_UNROLL                                                                              \
         for (int i = 0; i < LIERNE_LANES_##name; i++) {                                            \
-            if (i < n) {                                                                           \
-                pieces[0].field[i] = STORE(t->divisor > 1 ? DIVIDED(sum[i], t->divisor) : sum[i]); \
+            if (LIERNE_HAS_LANE(i, n)) {                                                           \
+                pieces[0].field[i] = STORE(sum[i]);                                                \
             }                                                                                      \
         }                                                                                          \
-        *kept = pieces[0];                                                                         \
         if (!t->keeps) {                                                                           \
             lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], index),          \
                                &pieces[0], unit);                                                  \
@@ -261,33 +315,33 @@ LIERNE_REDUCE(u8, u8, uint8_t, uint8_t, u8, LIERNE_SAME, LIERNE_SAME, LIERNE_KEE
 
 LIERNE_INLINE void lierne_tile_reduce(const lierne_tile *tile, const lierne_task_table *table,
                                       const lierne_task_call *call, const lierne_task_index *index,
-                                      int unit, int dtype, lierne_piece *kept) {
+                                      int unit, int dtype, lierne_piece *pieces) {
     int reduction =
         call->reduction == LIERNE_REDUCTION_SUM ? tile->task.reduction : call->reduction;
     switch (dtype) {
     case LIERNE_DTYPE_F64:
-        lierne_reduce_f64(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_f64(tile, table, call, index, unit, reduction, pieces);
         return;
     case LIERNE_DTYPE_F32:
-        lierne_reduce_f32(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_f32(tile, table, call, index, unit, reduction, pieces);
         return;
     case LIERNE_DTYPE_BF16:
-        lierne_reduce_bf16(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_bf16(tile, table, call, index, unit, reduction, pieces);
         return;
     case LIERNE_DTYPE_F16:
-        lierne_reduce_f16(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_f16(tile, table, call, index, unit, reduction, pieces);
         return;
     case LIERNE_DTYPE_I64:
-        lierne_reduce_i64(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_i64(tile, table, call, index, unit, reduction, pieces);
         return;
     case LIERNE_DTYPE_I32:
-        lierne_reduce_i32(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_i32(tile, table, call, index, unit, reduction, pieces);
         return;
     case LIERNE_DTYPE_I8:
-        lierne_reduce_i8(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_i8(tile, table, call, index, unit, reduction, pieces);
         return;
     default:
-        lierne_reduce_u8(tile, table, call, index, unit, reduction, kept);
+        lierne_reduce_u8(tile, table, call, index, unit, reduction, pieces);
     }
 }
 
@@ -331,25 +385,26 @@ LIERNE_INLINE void lierne_tile_piece(const lierne_tile *tile, const lierne_task_
         left = (uint32_t)(LIERNE_CONSTANT(&table->lists[t->starts + index.at[0] + 1]) - first);
         mentions = &table->lists[t->mentions + first];
     }
-    lierne_piece piece;
+    lierne_piece pieces[LIERNE_SUM_AHEAD];
     if (dtype != LIERNE_NO_SUMS && t->keeps) {
         index.at[0] = LIERNE_CONSTANT(mentions);
-        lierne_piece_load(&piece, lierne_tile_address(tile, table, &tile->blocks[0], &index), unit);
+        lierne_piece_load(&pieces[0], lierne_tile_address(tile, table, &tile->blocks[0], &index),
+                          unit);
     }
     LIERNE_ROLLED
     for (; left > 0; left--) {
         index.at[0] = mentions ? LIERNE_CONSTANT(mentions++) : index.at[0];
         if (dtype != LIERNE_NO_SUMS && t->kind == LIERNE_TASK_REDUCE) {
-            lierne_tile_reduce(tile, table, call, &index, unit, dtype, &piece);
+            lierne_tile_reduce(tile, table, call, &index, unit, dtype, pieces);
         } else {
-            char *to = lierne_tile_load(&piece, tile, table, &index, unit, inner);
+            char *to = lierne_tile_load(&pieces[0], tile, table, &index, unit, inner);
             if (to) {
-                lierne_piece_store(to, &piece, unit);
+                lierne_piece_store(to, &pieces[0], unit);
             }
         }
     }
     if (dtype != LIERNE_NO_SUMS && t->keeps) {
-        lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], &index), &piece,
+        lierne_piece_store(lierne_tile_address(tile, table, &tile->blocks[0], &index), &pieces[0],
                            unit);
     }
 }
@@ -406,8 +461,13 @@ LIERNE_INLINE void lierne_tile_begin(lierne_tile *tile, const lierne_task *t, in
     uint64_t bytes = (uint64_t)LIERNE_CONSTANT(&t->elements) * size - begin;
     tile->skipped = (uint32_t)(begin - element * size);
     tile->bytes = (uint32_t)(bytes < LIERNE_TILE ? bytes : LIERNE_TILE);
+    tile->shift = 0;
+    while (1u << tile->shift < size) {
+        tile->shift++;
+    }
     for (int d = LIERNE_CONSTANT(&t->ndims) - 1; d > 0; d--) {
         uint64_t count = (uint64_t)LIERNE_CONSTANT(&t->count[d]), quotient = element / count;
+        tile->inverse[d] = lierne_task_inverse((int64_t)count);
         tile->start[d] = (int64_t)(element - quotient * count);
         element = quotient;
     }

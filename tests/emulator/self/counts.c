@@ -1,7 +1,8 @@
 /* Loads and stores of global memory by the kernels of tasks, counted by the emulated device, for
  * each kind of work; the results are those of the host's functions. A copy loads a piece for each
  * that it stores, a sum one per source; what is above that is the table, which a tile's threads
- * read together. Last line: N passed, N failed. */
+ * read together. Instructions bound kernels on a device: there are bounds of them, too. Last line:
+ * N passed, N failed. */
 #include "check.h"
 
 #include "backend/cuda/cuda_memory.h"
@@ -22,7 +23,8 @@ typedef struct kind {
     lierne_dtype dtype;
     lierne_block to, from;
     size_t nfrom;
-    double most; /* loads per store */
+    double most;      /* loads per store */
+    int instructions; /* most per store */
 } kind;
 
 static const int64_t rows[ROWS] = {5, 3, 60, 12};
@@ -33,55 +35,64 @@ static const kind kinds[] = {
      {.ndims = 1, .count = {200000}, .stride = {1}},
      {.ndims = 1, .count = {200000}, .stride = {1}},
      1,
-     1.5},
+     1.5,
+     140},
     {"copy, runs of 192 bytes",
      LIERNE_DTYPE_F32,
      {.ndims = 3, .count = {64, 32, 48}, .stride = {1536, 48, 1}},
      {.ndims = 3, .count = {64, 32, 48}, .stride = {2048, 64, 1}},
      1,
-     1.5},
+     1.5,
+     230},
     {"copy, transposed",
      LIERNE_DTYPE_F32,
      {.ndims = 2, .count = {256, 96}, .stride = {96, 1}},
      {.ndims = 2, .count = {256, 96}, .stride = {1, 256}},
      1,
-     1.5},
+     1.5,
+     190},
     {"copy, rows of a list",
      LIERNE_DTYPE_F64,
      {.ndims = 2, .count = {ROWS, 128}, .stride = {128, 1}},
      {.ndims = 2, .count = {ROWS, 128}, .stride = {256, 1}, .rows = rows},
      1,
-     2.5},
+     2.5,
+     195},
     {"zeros",
      LIERNE_DTYPE_F32,
      {.ndims = 1, .count = {100000}, .stride = {1}},
      {.ndims = 1, .count = {100000}, .stride = {1}},
      0,
-     0.5},
+     0.5,
+     100},
     {"sum of 2, contiguous",
      LIERNE_DTYPE_F32,
      {.ndims = 1, .count = {100000}, .stride = {1}},
      {.ndims = 1, .count = {100000}, .stride = {1}},
      2,
-     2.5},
+     2.5,
+     280},
     {"sum of 2, runs of 96 bytes",
      LIERNE_DTYPE_BF16,
      {.ndims = 2, .count = {512, 48}, .stride = {48, 1}},
      {.ndims = 2, .count = {512, 48}, .stride = {64, 1}},
      2,
-     3},
+     3,
+     470},
     {"sum of 8, contiguous",
      LIERNE_DTYPE_I32,
      {.ndims = 1, .count = {30000}, .stride = {1}},
      {.ndims = 1, .count = {30000}, .stride = {1}},
      8,
-     9},
+     9,
+     590},
     {"sum of 20, contiguous",
      LIERNE_DTYPE_I64,
      {.ndims = 1, .count = {4096}, .stride = {1}},
      {.ndims = 1, .count = {4096}, .stride = {1}},
      MOST,
-     50},
+     50,
+     1400},
 };
 
 static unsigned char *from[MOST], expected[BYTES], got[BYTES];
@@ -139,11 +150,12 @@ static void count(const kind *k, cudaStream_t stream) {
     cudaStreamSynchronize(stream);
     run_on_host(k);
     double each = (double)counts.loads / (double)counts.stores;
-    printf("%-28s %-5s %8llu loads %8llu stores %6.2f loads per store\n", k->name,
-           k->nfrom > 1 ? lierne_dtype_name(k->dtype) : "-", (unsigned long long)counts.loads,
-           (unsigned long long)counts.stores, each);
+    double executed = (double)counts.instructions / (double)counts.stores;
+    printf("%-28s %-5s %8llu loads %8llu stores %6.2f loads per store, %4.0f instructions\n",
+           k->name, k->nfrom > 1 ? lierne_dtype_name(k->dtype) : "-",
+           (unsigned long long)counts.loads, (unsigned long long)counts.stores, each, executed);
     check(memcmp(expected, got, BYTES) == 0, "values of the host");
-    check(each <= k->most, k->name);
+    check(each <= k->most && executed <= k->instructions, k->name);
     lierne_cuda_memory.discard(&p, stream);
     lierne_program_destroy(&p);
 }

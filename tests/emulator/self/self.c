@@ -44,7 +44,7 @@ static void know_values(void) {
         0xfffffffe,  0xfffffffffffffffe, 0xffffffffffffffff, 0x80000000,
         0x17ffffffb, 0x1ffffffff,        0x78563412fffffaff, 0x17ffffffff,
         0x40700000,  0x400c000000000000, 0x100000000,        0xffff00007856,
-        10,          0x3c0400000,
+        10,          0x3c0400000,        0xfffffffe00000003,
     };
     uint64_t got[sizeof expected / sizeof *expected];
     void *memory = allocate(false);
