@@ -17,7 +17,7 @@ cp -R "$here/lierne" "$here/licenses" "$here/pyproject.toml" "$here/setup.py" "$
 sh "$here/readme.sh" "$here/../../README.md" >"$stage/README.md"
 find "$stage" -name __pycache__ -prune -exec rm -rf {} +
 "$python" "$here/generate.py" "$here/../../include" "$stage/lierne/_binding.py"
-for library in liblierne liblierne_mpi; do
+for library in liblierne liblierne_mpi liblierne_cuda liblierne_nccl; do
     [ ! -e "$build/$library.so.0" ] || cp -L "$build/$library.so.0" "$stage/lierne/lib/"
 done
 [ ! -e "$build/lierne" ] || cp "$build/lierne" "$stage/lierne/bin/"

@@ -34,6 +34,11 @@ $(EMULATED_MPI): $(EMULATED)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(EMULATED)/tes
 	$(LINK)
 $(EMULATED_MPI): private COMPILER := $(MPICC)
 $(EMULATED_MPI): private WRAPS := $(STREAM_WRAPS)
+# For Python, which loads it in place of liblierne_cuda.
+EMULATED_PYTHON := $(EMULATED)/liblierne_cuda.so.0
+$(EMULATED_PYTHON): $(EMULATED_CUDA) $(SO) $(EMULATOR)
+	$(Q)$(CC) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-rpath,$(abspath $(EMULATED)) -o $@ \
+		$(filter %.o,$^) $(SO) $(EMULATOR)
 $(EMULATED_PROGRAMS): private LIBS := $(EMULATOR) -Wl,--disable-new-dtags -Wl,-rpath,$(abspath $(EMULATED))
 $(EMULATED)/tests/emulator/vmm: private WRAPS := $(call wraps,cuda_driver_load)
 $(EMULATED_LAUNCHED): private WRAPS := $(STREAM_WRAPS)

@@ -1,8 +1,9 @@
-"""Buffers of calls: numpy arrays, and anything that exports DLPack (torch, jax, cupy on the host).
+"""Buffers of calls: numpy arrays, and anything that exports DLPack (torch, jax, cupy).
 
 The capsule of DLPack is read in place and never consumed: its producer frees it when the call has
 ended. numpy's own reader knows no bfloat16 and marks what it reads as read-only."""
 import ctypes
+import operator
 
 import numpy as np
 
@@ -22,7 +23,8 @@ _NAMES = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f1
           "complex128": "bits128"}
 # The address of an empty buffer: NULL as an output would mean that the input is to be its alias.
 NOWHERE = ffi.new("char[16]")
-_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
+# Devices of DLPack whose memory plans of a kind take: kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged.
+_DEVICES = {"host": (1, 3), "cuda": (2, 3, 13)}
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 
@@ -91,13 +93,14 @@ def _contiguous(shape, strides):
     return True
 
 
-def _read_dlpack(array):
+def _read_dlpack(array, memory):
     """(address, shape, name of the dtype, contiguous, what owns the memory)"""
-    capsule = array.__dlpack__()
+    # On a device the call is ordered by its stream: the producer need not wait for anything.
+    capsule = array.__dlpack__() if memory == "host" else array.__dlpack__(stream=-1)
     tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
-    if tensor.device not in _HOST:
+    if tensor.device not in _DEVICES[memory]:
         raise TypeError(f"the array is in memory of DLPack device {tensor.device}; plans of this "
-                        "context take host memory")
+                        f"context take {memory} memory")
     shape = tuple(tensor.shape[:tensor.ndim])
     flat = not tensor.strides or _contiguous(shape, tensor.strides[:tensor.ndim])
     kind = _DLPACK.get(tensor.code, "opaque")
@@ -107,15 +110,16 @@ def _read_dlpack(array):
     return (tensor.data or 0) + tensor.offset, shape, name, flat, (capsule, array)
 
 
-def _read(array, writable, what):
-    if isinstance(array, np.ndarray):
+def _read(array, writable, what, memory):
+    if isinstance(array, np.ndarray) and memory == "host":
         if writable and not array.flags.writeable:
             raise ValueError(f"{what} is read-only")
         name = dtype_name(array.dtype)
         return array.ctypes.data, array.shape, name, array.flags.c_contiguous, array
-    if hasattr(array, "__dlpack__"):
-        return _read_dlpack(array)
-    raise TypeError(f"{what} is a {type(array).__name__}; it must be a numpy array or export DLPack")
+    if hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray):
+        return _read_dlpack(array, memory)
+    raise TypeError(f"{what} is a {type(array).__name__}; it must " +
+                    ("be a numpy array or export DLPack" if memory == "host" else f"export DLPack of {memory} memory"))
 
 
 def _same_type(given, wanted):
@@ -125,14 +129,23 @@ def _same_type(given, wanted):
     return given == wanted or loose and size(given) == size(wanted)
 
 
-def borrow(array, dtype, shape, writable, what):
+def stream_of(stream):
+    """The address of a stream: an integer, or what torch's streams (cuda_stream) and cupy's (ptr) have. Theirs
+    is 0 for the default stream, which is cudaStreamLegacy, 1. NULL for None."""
+    if stream is None:
+        return ffi.NULL
+    number = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
+    return ffi.cast("void *", operator.index(number) or 1)
+
+
+def borrow(array, dtype, shape, writable, what, memory="host"):
     """The memory of an array for one call, as (pointer, what keeps it alive).
 
     The array must be contiguous, of the plan's dtype, and have as many elements as `shape`, which
     must be its own shape where it has as many axes. None stands for an empty buffer."""
     if array is None and not writable:
         return ffi.NULL, None
-    address, own, name, flat, keep = _read(array, writable, what)
+    address, own, name, flat, keep = _read(array, writable, what, memory)
     if not _same_type(name, dtype):
         raise TypeError(f"{what} has dtype {name}; the plan's is {dtype}")
     if not flat:

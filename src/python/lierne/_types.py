@@ -27,8 +27,10 @@ class Communicator(typing.Protocol):
     def py2f(self) -> int: ...
 
 
-# Host memory, contiguous.
+# Contiguous memory of the kind that the context is for.
 Buffer = typing.Union[Array, ExportsDLPack]
+# The address of a CUDA stream, or an object of torch or cupy that has one.
+Stream = typing.Any
 Shapes = typing.Tuple[typing.Tuple[int, ...], typing.Tuple[int, ...]]
 
 Direction = typing.Literal["forward", "adjoint"]

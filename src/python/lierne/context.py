@@ -94,6 +94,7 @@ class Context(Dropped):
         self._handle = handle
         self._destroy = destroy
         self._keep = keep
+        self._libraries = ()  # that the context calls
         self._process = os.getpid()
         self._doomed = []
         self._lock = threading.RLock()
@@ -163,6 +164,23 @@ class Context(Dropped):
         out = ffi.new("lierne_context **")
         self._call(lib.lierne_context_shrink, out, self._handle, spec.at)
         return Context(out[0], lib.lierne_context_destroy_all, spec)
+
+    def use_cuda(self) -> None:
+        """Makes the context one for memory of the current CUDA device (lierne/cuda.h): its plans take buffers
+        there, and a stream in every call. Collective, before the first plan and group. Loads liblierne_cuda,
+        which the package has where it was built with CUDA: OSError. Raises errors.UnsupportedError (no
+        device) and others."""
+        cuda = _library.load("liblierne_cuda.so.0")
+        self._call(cuda.lierne_context_use_cuda, self._handle)
+        self._libraries = cuda, self._libraries
+
+    def use_nccl(self, comm: typing.Optional[int] = None) -> None:
+        """Moves the messages of a context for CUDA memory over NCCL (lierne/nccl.h), which is the one that this
+        process has loaded. comm: the address of an ncclComm_t of the context's ranks; None for one of
+        lierne's. Collective, before the first plan. Otherwise as use_cuda."""
+        nccl = _library.load("liblierne_nccl.so.0")
+        self._call(nccl.lierne_context_use_nccl, self._handle, ffi.cast("struct ncclComm *", comm or 0))
+        self._libraries = nccl, self._libraries
 
     @staticmethod
     def sim(nranks: int, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,

@@ -2,7 +2,9 @@
 
 Execution is collective over the plan's context: all ranks call, also ranks without data. Buffers are
 numpy arrays or export DLPack (host memory, contiguous); results are numpy arrays, which export DLPack
-too. Where the plan owns the output of a direction (shared_output of Bridge and Redistribute), results
+too. In a context with memory of a device (Context.use_cuda) buffers export DLPack of that memory, the caller
+gives out, and every call takes a stream: it enqueues its work and returns, and buffers are borrowed until the
+stream has passed it. Where the plan owns the output of a direction (shared_output of Bridge and Redistribute), results
 are read-only arrays over memory that ranks of the node share, and are overwritten when this rank begins
 the plan's next call of that direction: copy what must stay."""
 from __future__ import annotations
@@ -13,9 +15,9 @@ import typing
 
 import numpy as np
 
-from lierne._arrays import borrow, dtype_number, dtype_of_number, numpy_dtype
+from lierne._arrays import borrow, dtype_number, stream_of, dtype_of_number, numpy_dtype
 from lierne._library import Error, Spec, call, choice, ffi, handle, lib, make, not_copied, text
-from lierne._types import Buffer, DType, Direction, Reduction, Report, Shape, Shapes
+from lierne._types import Buffer, DType, Direction, Reduction, Report, Shape, Shapes, Stream
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -181,6 +183,7 @@ class Plan:
         out = ffi.new("lierne_plan **")
         context._call(function, out, *arguments)
         self._handle = out[0]
+        self._memory = self.memory_kind
         where = ffi.new("const void **")
         self._shared = tuple(d for d in (FORWARD, ADJOINT) if
                              lib.lierne_plan_get_shared_output(where, self._handle, d) == 0)
@@ -250,23 +253,24 @@ class Plan:
 
     def _buffers(self, direction, data, out):
         shapes = self.shapes(direction)
-        if out is None and direction in self._shared:
-            source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
+        source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input", self._memory)
+        if out is None and (direction in self._shared or self._memory != "host" and 0 in shapes[1]):
             return None, ffi.NULL, source, (keep_in,)
+        if out is None and self._memory != "host":
+            raise TypeError(f"out is None; the caller allocates outputs in {self._memory} memory")
         if out is None:
             out = np.zeros(shapes[1], numpy_dtype(self.dtype))
-        source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
-        target, keep_out = borrow(out, self.dtype, shapes[1], True, "out")
+        target, keep_out = borrow(out, self.dtype, shapes[1], True, "out", self._memory)
         return out, target, source, (keep_in, keep_out)
 
-    def _execute(self, function, direction, data, out, *first):
+    def _execute(self, function, direction, data, out, stream, *first):
         out, target, source, kept = self._buffers(direction, data, out)
         try:
-            self.context._call(function, self._alive(), *first, target, source, ffi.NULL)
+            self.context._call(function, self._alive(), *first, target, source, stream_of(stream))
         except Error:
             self.context._keep_borrowed(kept)
             raise
-        return self._shared_array(direction) if out is None else out
+        return self._shared_array(direction) if direction in self._shared and out is None else out
 
     def _shared_block(self, direction):
         """The memory of the last call's output as a buffer; None where this rank has no output."""
@@ -285,34 +289,36 @@ class Plan:
             return np.zeros(shape, dtype)
         return np.frombuffer(memoryview(block).toreadonly(), dtype).reshape(shape)
 
-    def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> typing.Any:
-        """out = F data. Collective; blocking. data: of shapes()[0]; None if that is empty. Returns
+    def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
+                stream: Stream = None) -> typing.Any:
+        """out = F data. Collective; blocking, but on a stream (see above). data: of shapes()[0]; None if that is empty. Returns
         out, a new numpy array unless one is given; with shared_output the read-only array of the node,
         valid until the next call of that direction, and out must not be given. Raises ValueError and
         TypeError for buffers that do not fit, before anything starts; otherwise as lierne_plan_forward
-        (lierne/plan.h)."""
-        return self._execute(lib.lierne_plan_forward, FORWARD, data, out)
+        (lierne/plan.h). stream: of memory of a device; its address, or a stream of torch or cupy."""
+        return self._execute(lib.lierne_plan_forward, FORWARD, data, out, stream)
 
-    def adjoint(self, gradient: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> typing.Any:
+    def adjoint(self, gradient: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
+                stream: Stream = None) -> typing.Any:
         """out = F* gradient, the exact adjoint. Otherwise as forward."""
-        return self._execute(lib.lierne_plan_adjoint, ADJOINT, gradient, out)
+        return self._execute(lib.lierne_plan_adjoint, ADJOINT, gradient, out, stream)
 
     def begin(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
-              direction: Direction = "forward") -> Request:
+              direction: Direction = "forward", stream: Stream = None) -> Request:
         """Starts an execution and returns its Request. Otherwise as forward and adjoint."""
         direction = direction_of(direction)
         function = lib.lierne_plan_forward_begin if direction == FORWARD else lib.lierne_plan_adjoint_begin
         out, target, source, kept = self._buffers(direction, data, out)
         request = ffi.new("lierne_request **")
-        self.context._call(function, request, self._alive(), target, source, ffi.NULL)
-        if out is None:
+        self.context._call(function, request, self._alive(), target, source, stream_of(stream))
+        if out is None and direction in self._shared:
             out = self._shared_array(direction)
         return Request(self, request[0], out, kept)
 
     def reduce(self, data: typing.Optional[Buffer], reduction: Reduction,
-               out: typing.Optional[Buffer] = None) -> typing.Any:
+               out: typing.Optional[Buffer] = None, stream: Stream = None) -> typing.Any:
         """As adjoint, with "max" or "min" in place of the sum; plans of rows only."""
-        return self._execute(lib.lierne_plan_reduce, ADJOINT, data, out, reduction_of(reduction))
+        return self._execute(lib.lierne_plan_reduce, ADJOINT, data, out, stream, reduction_of(reduction))
 
     def report(self, direction: Direction = "forward") -> Report:
         """The cost of one execution on this rank, as a dict: the fields of lierne_report, bytes."""
@@ -412,7 +418,7 @@ class Coalesced:
 
     def begin(self, data: typing.Sequence[typing.Optional[Buffer]],
               outs: typing.Optional[typing.Sequence[typing.Optional[Buffer]]] = None,
-              direction: Direction = "forward") -> None:
+              direction: Direction = "forward", stream: Stream = None) -> None:
         """Starts all plans in one direction: data has the input of each plan."""
         direction = direction_of(direction)
         outs = [None] * len(self._plans) if outs is None else outs
@@ -424,7 +430,7 @@ class Coalesced:
         targets = ffi.new("void *[]", [entry[1] for entry in filled])
         sources = ffi.new("const void *[]", [entry[2] for entry in filled])
         self.context._call(lib.lierne_coalesced_begin, handle(self, "coalesced"), direction, targets, sources,
-                           ffi.NULL)
+                           stream_of(stream))
         self._flying[direction] = filled
 
     def wait(self, direction: Direction = "forward") -> typing.List[typing.Any]:

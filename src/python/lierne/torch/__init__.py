@@ -9,7 +9,7 @@
 Two ways to move data, chosen with the context. over="distributed": the plan's public route, executed
 with torch.distributed's point-to-point operations (gloo on CPUs, NCCL on GPUs), on any number of nodes;
 planning goes over the job's store. over="node": lierne's own transports between the processes of one
-node, host memory. Neither loads MPI.
+node, in host memory, or with `device` in that of CUDA devices, on the current stream. Neither loads MPI.
 
 All ranks call every operation, forward and backward, also ranks without data: a rank whose result is
 empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 import lierne
-from lierne._arrays import NOWHERE, dtype_name
+from lierne._arrays import NOWHERE, dtype_name, stream_of
 from lierne._library import arguments, call, ffi, lib, sized
 from lierne._types import DType, DeviceMesh, Direction, Integers, Shape, Shapes
 from lierne.context import Dropped
@@ -52,26 +52,42 @@ def context(over: typing.Literal["distributed", "node"] = "distributed", group: 
             store: typing.Any = None, *, timeout: typing.Optional[float] = None,
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None) -> lierne.Context:
+            world_size: typing.Optional[int] = None, device: typing.Any = None) -> lierne.Context:
     """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
     for the default one; it has all ranks. store: a c10d store, by default that of torch.distributed.
-    options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or
-    lierne.errors as Context.oob and Context.node."""
-    options = arguments(locals(), "over", "group", "store")
+    device: of tensors that are moved over="node", a CUDA device ("cuda" for the current one), or None for the
+    host; over="distributed" moves those of any device. options: as lierne.Context; with members, these ranks
+    alone call. Raises ValueError, or lierne.errors as Context.oob, Context.node and Context.use_cuda."""
+    options = arguments(locals(), "over", "group", "store", "device")
     if over not in ("node", "distributed"):
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
+    if device is not None and (over != "node" or torch.device(device).type != "cuda"):
+        raise ValueError(f"device is {device!r} over {over!r}, must be a CUDA device over 'node', or None")
     sized("nodes", nodes, dist.get_world_size())
     members, name = _named(options)
     if over == "node":
         made = lierne.Context.node(**{"name": name, **options})
+        _use_device(made, device)
     else:
         calls = _store_calls(store, members, name)
         made = lierne.Context.oob(calls.rank, calls.nranks, calls, **options)
         made.prefix = name
     made.routed, made.group = over == "distributed", group
     return made
+
+
+def _use_device(made, device):
+    """Where every rank's or no rank's tensors are on a device; a context that cannot be for it is closed."""
+    if device is None:
+        return
+    try:
+        with torch.cuda.device(torch.device(device)):
+            made.use_cuda()
+    except BaseException:
+        made.close()
+        raise
 
 
 def _named(options):
@@ -297,16 +313,20 @@ class Operation:
 
     def _begin_own(self, source, target, adjoint):
         """Begins to execute over lierne's transports; returns a function that waits."""
-        if source.device.type != "cpu":
-            raise TypeError(f"the input is on {source.device}; this context moves host memory "
+        kind = "cuda" if source.device.type == "cuda" else "host"
+        if source.device.type not in ("cpu", "cuda") or kind != self.plan._memory:
+            raise TypeError(f"the input is on {source.device}; this context moves {self.plan._memory} memory "
                             "(lierne.torch.context(over='distributed') moves any)")
+        stream = torch.cuda.current_stream(source.device) if kind == "cuda" else None
         function = lib.lierne_plan_adjoint_begin if adjoint else lib.lierne_plan_forward_begin
         request = ffi.new("lierne_request **")
         self.plan.context._call(function, request, self.plan._alive(), ffi.cast("void *", target),
-                                ffi.cast("void *", source.data_ptr() or NOWHERE), ffi.NULL)
+                                ffi.cast("void *", source.data_ptr() or NOWHERE), stream_of(stream))
 
         def finish():
             self.plan.context._call(lib.lierne_request_end, request[0])
+            if stream is not None:  # what the caller does next may be on another one
+                torch.cuda.current_stream(source.device).wait_stream(stream)
 
         finish.borrowed = source  # until the request has ended
         return finish
