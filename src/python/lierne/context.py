@@ -94,7 +94,7 @@ class Context(Dropped):
         self._handle = handle
         self._destroy = destroy
         self._keep = keep
-        self._libraries = ()  # that the context calls
+        self._libraries, self._memory = (), "host"  # that the context calls; where buffers of its plans are
         self._process = os.getpid()
         self._doomed = []
         self._lock = threading.RLock()
@@ -172,7 +172,7 @@ class Context(Dropped):
         device) and others."""
         cuda = _library.load("liblierne_cuda.so.0")
         self._call(cuda.lierne_context_use_cuda, self._handle)
-        self._libraries = cuda, self._libraries
+        self._libraries, self._memory = (cuda, self._libraries), "cuda"
 
     def use_nccl(self, comm: typing.Optional[int] = None) -> None:
         """Moves the messages of a context for CUDA memory over NCCL (lierne/nccl.h), which is the one that this

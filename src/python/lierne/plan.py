@@ -183,7 +183,6 @@ class Plan:
         out = ffi.new("lierne_plan **")
         context._call(function, out, *arguments)
         self._handle = out[0]
-        self._memory = self.memory_kind
         where = ffi.new("const void **")
         self._shared = tuple(d for d in (FORWARD, ADJOINT) if
                              lib.lierne_plan_get_shared_output(where, self._handle, d) == 0)
@@ -253,14 +252,14 @@ class Plan:
 
     def _buffers(self, direction, data, out):
         shapes = self.shapes(direction)
-        source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input", self._memory)
-        if out is None and (direction in self._shared or self._memory != "host" and 0 in shapes[1]):
+        source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input", self.context._memory)
+        if out is None and (direction in self._shared or self.context._memory != "host" and 0 in shapes[1]):
             return None, ffi.NULL, source, (keep_in,)
-        if out is None and self._memory != "host":
-            raise TypeError(f"out is None; the caller allocates outputs in {self._memory} memory")
+        if out is None and self.context._memory != "host":
+            raise TypeError(f"out is None; the caller allocates outputs in {self.context._memory} memory")
         if out is None:
             out = np.zeros(shapes[1], numpy_dtype(self.dtype))
-        target, keep_out = borrow(out, self.dtype, shapes[1], True, "out", self._memory)
+        target, keep_out = borrow(out, self.dtype, shapes[1], True, "out", self.context._memory)
         return out, target, source, (keep_in, keep_out)
 
     def _execute(self, function, direction, data, out, stream, *first):

@@ -49,10 +49,10 @@ _next_operation = 0
 
 
 def context(over: typing.Literal["distributed", "node"] = "distributed", group: typing.Any = None,
-            store: typing.Any = None, *, timeout: typing.Optional[float] = None,
+            store: typing.Any = None, device: typing.Any = None, *, timeout: typing.Optional[float] = None,
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None, device: typing.Any = None) -> lierne.Context:
+            world_size: typing.Optional[int] = None) -> lierne.Context:
     """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
@@ -314,8 +314,8 @@ class Operation:
     def _begin_own(self, source, target, adjoint):
         """Begins to execute over lierne's transports; returns a function that waits."""
         kind = "cuda" if source.device.type == "cuda" else "host"
-        if source.device.type not in ("cpu", "cuda") or kind != self.plan._memory:
-            raise TypeError(f"the input is on {source.device}; this context moves {self.plan._memory} memory "
+        if source.device.type not in ("cpu", "cuda") or kind != self.plan.context._memory:
+            raise TypeError(f"the input is on {source.device}; this context moves {self.plan.context._memory} memory "
                             "(lierne.torch.context(over='distributed') moves any)")
         stream = torch.cuda.current_stream(source.device) if kind == "cuda" else None
         function = lib.lierne_plan_adjoint_begin if adjoint else lib.lierne_plan_forward_begin
