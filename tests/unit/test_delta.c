@@ -9,6 +9,7 @@
 #include "unit/expect.h"
 #include "unit/ranks.h"
 
+#include "layouts.h"
 #include "seeds.h"
 
 #include <criterion/criterion.h>
@@ -70,27 +71,14 @@ static void see(pair *p, bool ok, const char *what) {
 
 /* Rank 0 has a tensor of 16-bit elements that rank 1 gets. */
 static lierne_plan *create_plan(lierne_context *context, lierne_dtype dtype, int64_t n) {
-    static const char *const name = "one";
+    static const char *const names[] = {"one", NULL};
     static const int64_t size = 1;
     const lierne_placement none = {.kind = LIERNE_PLACEMENT_REPLICATE};
-    lierne_layout *layouts[2] = {NULL, NULL};
+    lierne_layout *layouts[2];
     lierne_plan *plan = NULL;
     for (int side = 0; side < 2; side++) {
-        const lierne_grid_spec grid_spec = {.size = sizeof grid_spec,
-                                            .ndims = 1,
-                                            .names = &name,
-                                            .sizes = &size,
-                                            .rank_offset = side,
-                                            .world_size = 2};
-        lierne_grid *grid = NULL;
-        (void)lierne_grid_create(&grid, &grid_spec);
-        const lierne_layout_spec spec = {.size = sizeof spec,
-                                         .grid = grid,
-                                         .naxes = 1,
-                                         .shape = &n,
-                                         .dtype = dtype,
-                                         .placements = &none};
-        (void)lierne_layout_create(&layouts[side], &spec);
+        lierne_grid *grid = grid_named(names, &size, side, 2);
+        layouts[side] = layout_on(grid, dtype, 1, &n, &none);
         lierne_grid_destroy(grid);
     }
     const lierne_redistribute_spec spec = {.size = sizeof spec,

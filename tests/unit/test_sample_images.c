@@ -4,6 +4,7 @@
  * is agreed, executed or planned again. */
 #include "expect.h"
 #include "lierne.h"
+#include "mesh.h"
 #include "ranks.h"
 #include "runtime/context/context.h"
 
@@ -83,23 +84,16 @@ static lierne_layout *layout_of(const lierne_grid *grid, const lierne_placement 
     return layout;
 }
 
-static lierne_grid *grid_of(int ndims, const char *const *names, const int64_t *sizes) {
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = ndims, .names = names, .sizes = sizes, .world_size = WORLD};
-    lierne_grid *grid = NULL;
-    (void)lierne_grid_create(&grid, &spec);
-    return grid;
-}
-
 static lierne_status create_bridge(lierne_plan **out, lierne_context *context) {
-    static const char *const names[] = {"cp", "dp"};
+    static const char *const names[] = {"cp", "dp", NULL};
     static const int64_t sizes[] = {CP, WORLD / CP}, all = WORLD;
     static const int32_t nobody = 0;
     static const lierne_placement images = {.kind = LIERNE_PLACEMENT_SHARD_SEGMENTS},
                                   cuts[] = {{.kind = LIERNE_PLACEMENT_SEGMENT_ZIGZAG},
                                             {.kind = LIERNE_PLACEMENT_SHARD_SEGMENTS}};
     const lierne_packing packing = {.size = sizeof packing, .owner = &nobody};
-    lierne_grid *encoder = grid_of(1, &names[1], &all), *llm = grid_of(2, names, sizes);
+    lierne_grid *encoder = grid_named(&names[1], &all, 0, WORLD),
+                *llm = grid_named(names, sizes, 0, WORLD);
     lierne_layout *src = layout_of(encoder, &images, &packing),
                   *dst = layout_of(llm, cuts, &packing);
     const lierne_packed_bridge_spec spec = {.size = sizeof spec,

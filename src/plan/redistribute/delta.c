@@ -93,8 +93,7 @@ lierne_status lierne_delta_get_report(lierne_delta_report *report, const lierne_
 
 /* Tells all ranks which version this one keeps, or that it cannot take part. */
 static lierne_status tell_versions(lierne_delta *d, lierne_status status) {
-    const int64_t mine[LIERNE_DELTA_WORDS] = {status == LIERNE_OK ? d->held : LIERNE_DELTA_ERROR,
-                                              (int64_t)status};
+    const int64_t mine[LIERNE_DELTA_WORDS] = {d->held, (int64_t)status};
     char text[LIERNE_MESSAGE_SIZE];
     snprintf(text, sizeof text, "%s", lierne_error_text());
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_VERSIONS], d->said, mine, NULL));
@@ -102,11 +101,11 @@ static lierne_status tell_versions(lierne_delta *d, lierne_status status) {
         const int64_t *said = &d->said[LIERNE_DELTA_WORDS * i];
         lierne_status theirs = (lierne_status)said[LIERNE_DELTA_STATUS];
         int rank = lierne_members_rank(&d->context->members, i);
-        if (said[LIERNE_DELTA_SAID] == LIERNE_DELTA_ERROR && rank == d->context->rank) {
+        if (theirs != LIERNE_OK && rank == d->context->rank) {
             lierne_set_error(text);
             return status;
         }
-        if (said[LIERNE_DELTA_SAID] == LIERNE_DELTA_ERROR) {
+        if (theirs != LIERNE_OK) {
             return LIERNE_FAIL(theirs, "rank %d takes no part: %s", rank,
                                lierne_status_name((int)theirs));
         }

@@ -130,24 +130,30 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_delta *d,
     return p->fill(d, stages[0]);
 }
 
+/* The blocks of what varies are the delta's: its routes must not free them. */
 static lierne_status create_plan(lierne_delta *d, lierne_status status, const part *p) {
     const lierne_field field = {.name = "lierne_delta_create"};
     lierne_plan_parts parts = {0};
     if (status == LIERNE_OK) {
         status = fill_parts(&parts, d, p);
     }
+    for (int k = 0; p->varying && k < 2 && parts.side[k].route; k++) {
+        lierne_route_lend(parts.side[k].route);
+    }
     LIERNE_TRY(lierne_plan_new(&d->plans[d->nplans], d->context, status, &parts, &field, 1));
     lierne_plan_own(d->plans[d->nplans++]);
     return LIERNE_OK;
 }
 
-static const lierne_stage *stage_of(const lierne_delta *d) {
-    const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
+/* The only stage of a plan's forward; NULL: it has none. */
+static const lierne_stage *stage_of(const lierne_plan *plan) {
+    const lierne_route *route = lierne_plan_route(plan, LIERNE_DIRECTION_FORWARD);
     return route->stages.count > 0 ? &route->stages.at[0] : NULL;
 }
 
 static lierne_status fill_copies(const lierne_delta *d, lierne_stage *stage) {
-    return stage_of(d) ? lierne_ops_append(&stage->copies, &stage_of(d)->copies) : LIERNE_OK;
+    const lierne_stage *from = stage_of(d->of);
+    return from ? lierne_ops_append(&stage->copies, &from->copies) : LIERNE_OK;
 }
 
 /* Copies between the blocks of messages and the packed elements. */
@@ -170,11 +176,13 @@ static lierne_status copy_messages(lierne_ops *ops, const lierne_messages *messa
 }
 
 static lierne_status fill_packing(const lierne_delta *d, lierne_stage *stage) {
-    return stage_of(d) ? copy_messages(&stage->copies, &stage_of(d)->sends, true) : LIERNE_OK;
+    const lierne_stage *from = stage_of(d->of);
+    return from ? copy_messages(&stage->copies, &from->sends, true) : LIERNE_OK;
 }
 
 static lierne_status fill_unpacking(const lierne_delta *d, lierne_stage *stage) {
-    return stage_of(d) ? copy_messages(&stage->copies, &stage_of(d)->recvs, false) : LIERNE_OK;
+    const lierne_stage *from = stage_of(d->of);
+    return from ? copy_messages(&stage->copies, &from->recvs, false) : LIERNE_OK;
 }
 
 static lierne_status put_headers(lierne_messages *messages, const lierne_delta_half *h,
@@ -214,29 +222,12 @@ static lierne_status fill_payload(const lierne_delta *d, lierne_stage *stage) {
     return put_payload(&stage->recvs, &d->recvs, LIERNE_BUFFER_OUT);
 }
 
-/* The blocks of the payload are the delta's: its route must not free them. */
-static lierne_status create_payload(lierne_delta *d, lierne_status status) {
-    const lierne_field field = {.name = "lierne_delta_create"};
-    lierne_plan_parts parts = {0};
+static void open_engines(lierne_delta *d, int64_t sent, int64_t received) {
     for (int k = 0; k < 2; k++) {
         d->engines[k] = (lierne_varying){.predecessor = -1, .successor = -1};
     }
-    if (status == LIERNE_OK) {
-        d->engines[0].sent = d->sends.at[d->sends.n];
-        d->engines[0].received = d->recvs.at[d->recvs.n];
-        const part p = {.in = d->engines[0].sent,
-                        .out = d->engines[0].received,
-                        .dtype = LIERNE_DTYPE_U8,
-                        .fill = fill_payload,
-                        .varying = d->engines};
-        status = fill_parts(&parts, d, &p);
-    }
-    for (int k = 0; k < 2 && parts.side[k].route; k++) {
-        lierne_route_lend(parts.side[k].route);
-    }
-    LIERNE_TRY(lierne_plan_new(&d->plans[d->nplans], d->context, status, &parts, &field, 1));
-    lierne_plan_own(d->plans[d->nplans++]);
-    return LIERNE_OK;
+    d->engines[0].sent = sent;
+    d->engines[0].received = received;
 }
 
 static lierne_status create_versions(lierne_delta *d) {
@@ -253,17 +244,20 @@ lierne_status lierne_delta_create_plans(lierne_delta *d, lierne_status status) {
     const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
     lierne_dtype dtype = d->of->parts.dtype;
     int64_t in = route->elements[LIERNE_BUFFER_IN], out = route->elements[LIERNE_BUFFER_OUT];
-    int64_t sent = status == LIERNE_OK ? d->sends.first[d->sends.n] : 0;
-    int64_t received = status == LIERNE_OK ? d->recvs.first[d->recvs.n] : 0;
+    bool opened = status == LIERNE_OK;
+    int64_t sent = opened ? d->sends.first[d->sends.n] : 0;
+    int64_t received = opened ? d->recvs.first[d->recvs.n] : 0;
+    open_engines(d, opened ? d->sends.at[d->sends.n] : 0, opened ? d->recvs.at[d->recvs.n] : 0);
     const part parts[] = {
         {in, out, dtype, fill_copies, NULL},
         {in, sent, dtype, fill_packing, NULL},
         {received, out, dtype, fill_unpacking, NULL},
         {(int64_t)d->sends.n * LIERNE_DELTA_HEADER, (int64_t)d->recvs.n * LIERNE_DELTA_HEADER,
          LIERNE_DTYPE_I64, fill_headers, NULL},
+        {d->engines[0].sent, d->engines[0].received, LIERNE_DTYPE_U8, fill_payload, d->engines},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         LIERNE_TRY(create_plan(d, status, &parts[i]));
     }
-    return create_payload(d, status);
+    return LIERNE_OK;
 }

@@ -15,8 +15,8 @@ enum {
     LIERNE_DELTA_ELEMENTS,
     LIERNE_DELTA_HEADER
 };
-/* What a rank says of what it keeps: a version, or one of these; and which error keeps it away. */
-enum { LIERNE_DELTA_UNKNOWN = -1, LIERNE_DELTA_ERROR = -2 };
+/* What a rank says of what it keeps: a version, or this; and which error keeps it away, or OK. */
+enum { LIERNE_DELTA_UNKNOWN = -1 };
 enum { LIERNE_DELTA_SAID, LIERNE_DELTA_STATUS, LIERNE_DELTA_WORDS };
 
 /* The sends or the receives. Of message m, the elements begin at first[m] of the packed ones, and
