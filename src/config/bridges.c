@@ -262,17 +262,22 @@ static void read_bridge(lierne_reader *r, const lierne_json_node *node) {
     }
 }
 
-void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges) {
+void lierne_config_each_bridge(lierne_reader *r, const lierne_json_node *bridges, const char *what,
+                               void (*read)(lierne_reader *r, const lierne_json_node *node)) {
     if (bridges->count > LIERNE_CONFIG_MAX_BRIDGES) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "use several files",
-                              "%d bridges, must be at most %d", bridges->count,
+                              "%d %s, must be at most %d", bridges->count, what,
                               LIERNE_CONFIG_MAX_BRIDGES);
         return;
     }
     for (const lierne_json_node *n = lierne_json_first(bridges); n;
          n = lierne_json_next(r->doc, n)) {
-        read_bridge(r, n);
+        read(r, n);
     }
+}
+
+void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges) {
+    lierne_config_each_bridge(r, bridges, "bridges", read_bridge);
 }
 
 void lierne_config_bridge_free(lierne_config_bridge_entry *bridge) {

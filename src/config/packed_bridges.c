@@ -363,16 +363,7 @@ static void read_bridge(lierne_reader *r, const lierne_json_node *node) {
 }
 
 void lierne_config_read_packed(lierne_reader *r, const lierne_json_node *bridges) {
-    if (bridges->count > LIERNE_CONFIG_MAX_BRIDGES) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "use several files",
-                              "%d packed bridges, must be at most %d", bridges->count,
-                              LIERNE_CONFIG_MAX_BRIDGES);
-        return;
-    }
-    for (const lierne_json_node *n = lierne_json_first(bridges); n;
-         n = lierne_json_next(r->doc, n)) {
-        read_bridge(r, n);
-    }
+    lierne_config_each_bridge(r, bridges, "packed bridges", read_bridge);
 }
 
 void lierne_config_packed_free(lierne_config_packed_entry *entry) {

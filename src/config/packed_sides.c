@@ -2,8 +2,6 @@
  */
 #include "config/packed_sides.h"
 
-#include <string.h>
-
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 const lierne_config_key lierne_config_packing_keys[LIERNE_PACKED_KEYS] = {
@@ -90,20 +88,6 @@ void lierne_config_read_packing(lierne_reader *r, const lierne_json_node *node,
     read_words(r, s);
 }
 
-static int find_axis(lierne_reader *r, const lierne_json_node *node,
-                     const lierne_config_packed_axes *axes) {
-    int a = 0;
-    while (a < axes->count && strcmp(axes->names[a], lierne_json_string(node)) != 0) {
-        a++;
-    }
-    if (axes->count && a == axes->count) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "name one of its axes",
-                              "%s is %s, which is not an axis of the tensor",
-                              lierne_label(node).text, lierne_quote(lierne_json_string(node)).text);
-    }
-    return a;
-}
-
 static void read_placement(lierne_reader *r, const lierne_json_node *node,
                            const lierne_config_packed_axes *axes, lierne_placement *placement) {
     static const lierne_config_key keys[] = {
@@ -143,34 +127,30 @@ static void read_placement(lierne_reader *r, const lierne_json_node *node,
         lierne_config_integer(r, found[at], 0, LIERNE_MAX_RANKS, &coordinate);
         placement->at = (int)coordinate;
     } else {
-        placement->axis = find_axis(r, found[at], axes);
+        placement->axis = lierne_config_find_axis(r, found[at], axes->names, axes->count);
     }
 }
 
 /* The tensor is on the last stage of the source, and goes to the first of the destination. */
 static void place_stages(lierne_config_packed_side *s, bool source) {
-    for (int d = 0; d < lierne_grid_get_ndims(s->grid, s->view); d++) {
-        if (strcmp(lierne_grid_get_dim_name(s->grid, s->view, d), "pp") == 0) {
-            int last = lierne_grid_get_dim_size(s->grid, s->view, d) - 1;
-            s->placements[d] =
-                (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = source ? last : 0};
-        }
+    int d = lierne_config_find_dim(s->grid, s->view, "pp");
+    if (d >= 0) {
+        int last = lierne_grid_get_dim_size(s->grid, s->view, d) - 1;
+        s->placements[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = source ? last : 0};
     }
 }
 
 int lierne_config_packed_dim(lierne_reader *r, const lierne_json_node *node, bool key,
                              const lierne_config_packed_side *s) {
     const char *name = key ? lierne_json_key(node) : lierne_json_string(node);
-    for (int d = 0; d < lierne_grid_get_ndims(s->grid, s->view); d++) {
-        if (strcmp(lierne_grid_get_dim_name(s->grid, s->view, d), name) == 0) {
-            return d;
-        }
+    int d = lierne_config_find_dim(s->grid, s->view, name);
+    if (d < 0) {
+        (key ? lierne_diagnostic_add_key
+             : lierne_diagnostic_add)(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node,
+                                      "name a dim of the view that the bridge uses",
+                                      "%s is not a dim of it", lierne_quote(name).text);
     }
-    (key ? lierne_diagnostic_add_key
-         : lierne_diagnostic_add)(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node,
-                                  "name a dim of the view that the bridge uses",
-                                  "%s is not a dim of it", lierne_quote(name).text);
-    return -1;
+    return d;
 }
 
 void lierne_config_read_packed_placements(lierne_reader *r, const lierne_config_packed_axes *axes,

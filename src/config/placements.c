@@ -35,13 +35,18 @@ static int64_t dim_size(const lierne_config_bridge_entry *bridge, int side, int 
                                     lierne_config_side_view(bridge, side), dim);
 }
 
-int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, const char *name) {
-    for (int d = 0; d < ndims_of(bridge, side); d++) {
-        if (strcmp(dim_name(bridge, side, d), name) == 0) {
+int lierne_config_find_dim(const lierne_grid *grid, const char *view, const char *name) {
+    for (int d = 0; d < lierne_grid_get_ndims(grid, view); d++) {
+        if (strcmp(lierne_grid_get_dim_name(grid, view, d), name) == 0) {
             return d;
         }
     }
     return -1;
+}
+
+int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, const char *name) {
+    return lierne_config_find_dim(lierne_config_side(bridge, side),
+                                  lierne_config_side_view(bridge, side), name);
 }
 
 /* --- reading ------------------------------------------------------------------------------ */
@@ -73,17 +78,24 @@ static void check_dim(lierne_reader *r, const lierne_json_node *node,
     }
 }
 
-static void read_axis(lierne_reader *r, const lierne_json_node *node,
-                      const lierne_config_planned *planned, lierne_placement *placement) {
+int lierne_config_find_axis(lierne_reader *r, const lierne_json_node *node,
+                            const char *const *names, int n) {
     int a = 0;
-    while (a < planned->naxes && strcmp(planned->names[a], lierne_json_string(node)) != 0) {
+    while (a < n && strcmp(names[a], lierne_json_string(node)) != 0) {
         a++;
     }
-    if (planned->naxes && a == planned->naxes) {
+    if (n && a == n) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "name one of its axes",
                               "%s is %s, which is not an axis of the tensor",
                               lierne_label(node).text, lierne_quote(lierne_json_string(node)).text);
-    } else if (a < planned->naxes && a == planned->batch) {
+    }
+    return a;
+}
+
+static void read_axis(lierne_reader *r, const lierne_json_node *node,
+                      const lierne_config_planned *planned, lierne_placement *placement) {
+    int a = lierne_config_find_axis(r, node, planned->names, planned->naxes);
+    if (a < planned->naxes && a == planned->batch) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node, "only dp cuts it",
                               "%s is '%s', which is the batch axis", lierne_label(node).text,
                               planned->names[a]);

@@ -165,6 +165,9 @@ void lierne_config_packed_free(lierne_config_packed_entry *entry);
 /* What bridges of both kinds have (bridges.c): a name that no other bridge has, to be freed; grid
  * and view of a side. A grid whose view is unknown is treated as unknown. */
 char *lierne_config_bridge_name(lierne_reader *r, const lierne_json_node *node);
+/* Reads the bridges of a list one after the other; what: what they are, in words. */
+void lierne_config_each_bridge(lierne_reader *r, const lierne_json_node *bridges, const char *what,
+                               void (*read)(lierne_reader *r, const lierne_json_node *node));
 void lierne_config_read_end(lierne_reader *r, const lierne_json_node *node,
                             const lierne_json_node *view, const char **name,
                             const lierne_grid **grid, const char **view_name);
@@ -212,6 +215,12 @@ int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, c
 void lierne_config_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype);
 void lierne_config_read_tensor(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                                lierne_config_bridge_entry *bridge);
+
+/* Index of a dim in a view of a grid, -1 if there is none; and of the axis that a string names,
+ * n with a diagnostic if there is none (none, if there are no axes). */
+int lierne_config_find_dim(const lierne_grid *grid, const char *view, const char *name);
+int lierne_config_find_axis(lierne_reader *r, const lierne_json_node *node,
+                            const char *const *names, int n);
 
 /* Placements (placements.c): reads those of a bridge; then the rules on what cuts an axis, which
  * look at placements and owner together. */
