@@ -189,14 +189,14 @@ typedef struct lierne_samples_spec {
 
 #define LIERNE_MAX_SAMPLES_TENSORS 16
 
-/* Plans the movement of samples. Collective over the context, whose ranks must follow one another;
- * rank i of an assignment is the i-th of them. No items exist before the first update. Memory is in
- * proportion to the capacities of all ranks together. Destroy with lierne_samples_destroy, before
- * the context. If any rank fails, every rank gets the same error, and *out is NULL.
- * Errors: INVALID (NULL, size, a field out of its range, ranks that do not follow one another);
- * OVERFLOW (all items, segments or bytes of all ranks exceed 2^60); UNSUPPORTED (a context for
- * device memory, or a transport that cannot change the length of messages or has no match ids:
- * nccl, ipc); MISMATCH (ranks gave different specs); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
+/* Plans the movement of samples. Collective over the context; rank i of an assignment is the i-th
+ * of its ranks, which need not follow one another. No items exist before the first update. Memory
+ * is in proportion to the capacities of all ranks together. Destroy with lierne_samples_destroy,
+ * before the context. If any rank fails, every rank gets the same error, and *out is NULL.
+ * Errors: INVALID (NULL, size, a field out of its range); OVERFLOW (all items, segments or bytes of
+ * all ranks exceed 2^60); UNSUPPORTED (a context for device memory, or a transport that cannot
+ * change the length of messages or has no match ids: nccl, ipc); MISMATCH (ranks gave different
+ * specs); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
  * Thread safety: a context serves one thread at a time; in a simulated world each rank needs a
  * thread, for this and for updates. */
 LIERNE_API lierne_status lierne_samples_create(lierne_samples **out, lierne_context *context,

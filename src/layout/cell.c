@@ -6,17 +6,33 @@
 
 #include <string.h>
 
-static int coord_of(const lierne_layout *layout, int rank, int dim) {
-    return (rank - layout->offset) / layout->strides[dim] % layout->sizes[dim];
+int lierne_layout_index(const lierne_layout *layout, int rank) {
+    int low = 0, high = layout->nranks;
+    if (!layout->ranks) {
+        bool has = rank >= layout->offset && rank < layout->offset + layout->nranks;
+        return has ? rank - layout->offset : -1;
+    }
+    while (low < high) {
+        int middle = (low + high) / 2;
+        bool before = layout->ranks[middle] < rank;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    return low < layout->nranks && layout->ranks[low] == rank ? low : -1;
+}
+
+static int coord_of(const lierne_layout *layout, int index, int dim) {
+    return index / layout->strides[dim] % layout->sizes[dim];
 }
 
 bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell) {
-    if (rank < layout->offset || rank >= layout->offset + layout->nranks) {
+    int index = lierne_layout_index(layout, rank);
+    if (index < 0) {
         return false;
     }
     for (int i = 0; i < layout->nat; i++) {
         int d = layout->at_dims[i];
-        if (coord_of(layout, rank, d) != layout->placements[d].at) {
+        if (coord_of(layout, index, d) != layout->placements[d].at) {
             return false;
         }
     }
@@ -24,20 +40,20 @@ bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell
         cell->coords[d] = -1;
     }
     for (int i = 0; i < layout->ncuts; i++) {
-        cell->coords[layout->cuts[i]] = coord_of(layout, rank, layout->cuts[i]);
+        cell->coords[layout->cuts[i]] = coord_of(layout, index, layout->cuts[i]);
     }
     return true;
 }
 
 int lierne_layout_partial(const lierne_layout *layout, int rank) {
-    int index = 0, stride = 1;
+    int partial = 0, stride = 1, index = lierne_layout_index(layout, rank);
     for (int d = 0; d < layout->ndims; d++) {
         if (layout->placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
-            index += coord_of(layout, rank, d) * stride;
+            partial += coord_of(layout, index, d) * stride;
             stride *= layout->sizes[d];
         }
     }
-    return index;
+    return partial;
 }
 
 /* Whether a buffer has all of an axis, whatever cuts it. A row map cuts nothing out of its axes:
@@ -329,7 +345,7 @@ lierne_status lierne_layout_cell_rest(const lierne_layout *layout, const lierne_
 
 lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,
                                     int partial, lierne_ranks *ranks) {
-    int at[LIERNE_MAX_DIMS] = {0}, free_dims[LIERNE_MAX_DIMS], nfree = 0, base = layout->offset;
+    int at[LIERNE_MAX_DIMS] = {0}, free_dims[LIERNE_MAX_DIMS], nfree = 0, base = 0;
     for (int d = 0; d < layout->ndims; d++) {
         const lierne_placement *p = &layout->placements[d];
         if (p->kind == LIERNE_PLACEMENT_PARTIAL && partial >= 0) {
@@ -344,7 +360,7 @@ lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_ce
         }
     }
     for (int i = 0; i < nfree || nfree == 0;) {
-        LIERNE_TRY(LIERNE_VEC_PUSH(ranks, base));
+        LIERNE_TRY(LIERNE_VEC_PUSH(ranks, lierne_layout_rank(layout, base)));
         /* Counting with the fastest dim first makes the ranks ascend. */
         for (i = 0; i < nfree; i++) {
             int d = free_dims[i];

@@ -288,6 +288,7 @@ static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
     layout->offset = old->offset;
     layout->nranks = old->nranks;
     layout->world = old->world;
+    layout->ranks = old->ranks;
     memcpy(layout->sizes, old->sizes, sizeof layout->sizes);
     memcpy(layout->strides, old->strides, sizeof layout->strides);
     memcpy(layout->placements, old->placements, sizeof layout->placements);

@@ -51,6 +51,8 @@ struct lierne_layout {
     int offset;
     int nranks;
     int world;
+    const int *ranks; /* of the grid, ascending, where they do not follow one another: borrowed;
+                         NULL: nranks of them from offset on */
     int sizes[LIERNE_MAX_DIMS];
     int strides[LIERNE_MAX_DIMS];                 /* in ranks */
     lierne_placement placements[LIERNE_MAX_DIMS]; /* counts as running sums, owned; rows owned */
@@ -100,6 +102,12 @@ bool lierne_layout_divides(const lierne_layout *layout, int axis);
 
 /* Whether a placement is a map of one axis. */
 bool lierne_is_axis_map(const lierne_placement *p);
+
+/* The place of a rank in the grid, -1 for one that is not in it. */
+int lierne_layout_index(const lierne_layout *layout, int rank);
+static inline int lierne_layout_rank(const lierne_layout *layout, int index) {
+    return layout->ranks ? layout->ranks[index] : layout->offset + index;
+}
 
 /* The cell that a rank is a member of; false if it holds nothing. */
 bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell);

@@ -49,6 +49,9 @@ uint64_t lierne_layout_hash(const lierne_layout *layout) {
                                layout->ndims,    layout->naxes,  (int64_t)layout->dtype,
                                layout->full_axes};
     uint64_t hash = lierne_hash(0, numbers, sizeof numbers);
+    if (layout->ranks) {
+        hash = lierne_hash(hash, layout->ranks, (size_t)layout->nranks * sizeof *layout->ranks);
+    }
     for (int a = 0; a < layout->naxes; a++) {
         hash = hash_number(hash, layout->shape[a]);
     }

@@ -1,14 +1,33 @@
 /* Samples between processes: random steps against an oracle, also where contexts check calls; the
- * same message on all ranks; updates that allocate nothing; a rank that calls something else. */
+ * same message on all ranks; updates that allocate nothing; a rank that calls something else; the
+ * same where the ranks are those of a larger world, with gaps between them. */
 #include "mpi/common.h"
 #include "unit/sample_steps.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { LOCAL = 4, MOST_ROWS = 256, WIDTH = 3, STEPS = 60 };
 
+static int members[SAMPLE_STEPS_RANKS]; /* every second rank of a world */
+
+static lierne_context_spec spaced_spec(void) {
+    for (int i = 0; i < test_world; i++) {
+        members[i] = 2 * i;
+    }
+    return (lierne_context_spec){.size = sizeof(lierne_context_spec),
+                                 .timeout = PATIENT,
+                                 .members = members,
+                                 .nmembers = test_world,
+                                 .world_size = 2 * test_world};
+}
+
 static void run_steps(lierne_context *context, uint64_t seed) {
     sample_steps t = {.seed = seed, .steps = STEPS};
+    if (lierne_context_get_world_size(context) > test_world) {
+        t.nmembers = test_world;
+        memcpy(t.members, members, sizeof members);
+    }
     sample_steps_run(&t, context);
     CHECK(t.wrong == 0, "seed %d: %s", (int)seed, t.what);
     CHECK(t.moved > STEPS / 3 && t.rejected > 0, "%d steps moved, %d had an error", (int)t.moved,
@@ -72,8 +91,10 @@ static void run_same_errors(lierne_context *context) {
 }
 
 /* The last rank calls the plan while the others update. Nobody waits for long, nobody gets OK. */
-static void run_other_call(bool checks) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = checks};
+static void run_other_call(bool checks, bool spaced) {
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    spec = spaced ? spaced_spec() : spec;
+    spec.check = checks;
     lierne_context *context = NULL;
     lierne_plan *plan;
     CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, &spec));
@@ -106,6 +127,11 @@ static void run(lierne_context *context) {
     run_steps(checking, 3);
     run_same_errors(checking);
     CHECK_OK(lierne_context_destroy(checking));
+    const lierne_context_spec other = spaced_spec();
+    lierne_context *spaced = NULL;
+    CHECK_OK(test_context_create(&spaced, MPI_COMM_WORLD, &other));
+    run_steps(spaced, 4);
+    CHECK_OK(lierne_context_destroy(spaced));
 }
 
 /* Contexts that died keep what peers may still read, so memory is counted before. */
@@ -117,8 +143,9 @@ int main(int argc, char **argv) {
     CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     if (test_world > 1) {
-        run_other_call(true);
-        run_other_call(false);
+        run_other_call(true, false);
+        run_other_call(false, false);
+        run_other_call(false, true);
     }
     return test_finish();
 }

@@ -18,12 +18,12 @@ static void run_steps(lierne_context *context, void *shared) {
     sample_steps_run(&all[lierne_context_get_rank(context)], context);
 }
 
-/* The ranks of a world, or ranks 2 to n + 1 of a larger one. */
+/* The ranks of a world, ranks 2 to n + 1 of a larger one, or every second one of it. */
 static int choose_members(sample_steps *t, uint64_t seed, lierne_context_spec *spec) {
     int n = 1 + (int)(seed % 5);
     t->nmembers = seed % 4 == 1 ? n : 0;
     for (int i = 0; i < n; i++) {
-        t->members[i] = 2 + i;
+        t->members[i] = seed % 8 == 1 ? 2 + i : 2 * i;
     }
     spec->members = t->nmembers ? t->members : NULL;
     spec->nmembers = t->nmembers;

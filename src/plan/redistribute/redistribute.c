@@ -82,7 +82,9 @@ static void take_layouts(layouts *l, const lierne_redistribute_spec *spec) {
 
 static lierne_status check_grid(const lierne_context *context, const char *name,
                                 const lierne_layout *layout) {
-    return lierne_context_check_ranks(context, name, layout->offset, layout->nranks);
+    return layout->ranks /* the context's own */
+               ? LIERNE_OK
+               : lierne_context_check_ranks(context, name, layout->offset, layout->nranks);
 }
 
 static lierne_status check_layouts(const layouts *l, const lierne_context *context) {

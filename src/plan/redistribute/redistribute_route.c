@@ -326,8 +326,7 @@ static lierne_status route_of(const void *user, int rank, lierne_route **route) 
 int lierne_redistribute_ranks(int *ranks, const lierne_layout *from, const lierne_layout *to) {
     int n = 0;
     for (int rank = 0; rank < from->world; rank++) {
-        bool has = (rank >= from->offset && rank < from->offset + from->nranks) ||
-                   (rank >= to->offset && rank < to->offset + to->nranks);
+        bool has = lierne_layout_index(from, rank) >= 0 || lierne_layout_index(to, rank) >= 0;
         ranks[n] = rank;
         n += has;
     }

@@ -127,17 +127,17 @@ static void take_rows(lierne_varying_plan *v) {
     }
 }
 
-static bool has_part(const lierne_varying *e, int rank) {
-    return (rank >= e->first[0] && rank < e->first[0] + e->count[0]) ||
-           (rank >= e->first[1] && rank < e->first[1] + e->count[1]);
+static bool has_part(const lierne_varying_plan *v, int rank) {
+    return lierne_layout_index(v->states[0].layouts[0], rank) >= 0 ||
+           lierne_layout_index(v->states[0].layouts[1], rank) >= 0;
 }
 
 /* The next rank that has a part, upwards or downwards; -1: none. */
-static int find_next(const lierne_varying *e, int rank, int world, int step) {
+static int find_next(const lierne_varying_plan *v, int rank, int world, int step) {
     int next = rank;
     do {
         next = (next + step + world) % world;
-    } while (!has_part(e, next));
+    } while (!has_part(v, next));
     return next == rank ? -1 : next;
 }
 
@@ -156,15 +156,16 @@ static void join_ring(lierne_varying_plan *v, lierne_varying *e) {
     e->predecessor = e->successor = -1;
     for (int s = 0; s < 2; s++) {
         const lierne_layout *layout = v->states[0].layouts[s];
-        e->first[s] = layout->offset;
-        e->count[s] = layout->nranks;
+        int last = lierne_layout_rank(layout, layout->nranks - 1);
+        e->first[s] = lierne_layout_rank(layout, 0);
+        e->count[s] = last - e->first[s] + 1;
     }
     if (v->relayed) {
         join_tour(v, e);
-    } else if (has_part(e, v->rank)) {
+    } else if (has_part(v, v->rank)) {
         int world = v->states[0].layouts[0]->world;
-        e->predecessor = find_next(e, v->rank, world, -1);
-        e->successor = find_next(e, v->rank, world, 1);
+        e->predecessor = find_next(v, v->rank, world, -1);
+        e->successor = find_next(v, v->rank, world, 1);
     }
 }
 

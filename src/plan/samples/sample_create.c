@@ -3,6 +3,7 @@
  * An item is a segment of a packed axis, and an assignment the owner of its packing. So dispatch
  * and return are redistributions that take new segments in every step, and moving, its adjoint and
  * what finds ranks that disagree are theirs. */
+#include "layout/layout.h"
 #include "lierne/collective.h"
 #include "lierne/redistribute.h"
 #include "plan/fields.h"
@@ -83,20 +84,6 @@ static lierne_status find_sizes(lierne_samples *s) {
                              s->context->rank, s->nranks, (long long)most, (long long)s->words);
 }
 
-static lierne_status check_members(const lierne_context *context) {
-    const lierne_members *m = &context->members;
-    for (int i = 1; i < m->count; i++) {
-        int before = lierne_members_rank(m, i - 1), rank = lierne_members_rank(m, i);
-        if (rank != before + 1) {
-            return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                               "rank %d: the ranks of the context must follow one another, and "
-                               "rank %d comes after rank %d",
-                               context->rank, rank, before);
-        }
-    }
-    return LIERNE_OK;
-}
-
 static lierne_status reserve_routing(const lierne_samples *s, lierne_sample_routing *r) {
     size_t n = (size_t)s->max_items, ranks = (size_t)s->nranks;
     for (int k = 0; k < 3; k++) {
@@ -172,6 +159,9 @@ static lierne_status create_layouts(lierne_samples *s) {
     lierne_status status = LIERNE_OK;
     for (int i = 0; i < s->spec.ntensors && status == LIERNE_OK; i++) {
         status = create_layout(&s->layouts[i], grid, &s->spec.tensors[i]);
+        if (status == LIERNE_OK) {
+            s->layouts[i]->ranks = m->ranks; /* where members do not follow one another */
+        }
     }
     lierne_grid_destroy(grid);
     return status;
@@ -184,7 +174,6 @@ static lierne_status prepare(lierne_samples **out, lierne_context *context,
     lierne_samples_spec spec;
     LIERNE_TRY(lierne_execution_can_vary(context));
     LIERNE_TRY(take_spec(&spec, context->rank, given));
-    LIERNE_TRY(check_members(context));
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     s = *out;
     s->context = context;

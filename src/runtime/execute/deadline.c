@@ -101,7 +101,7 @@ static lierne_status check_parts(const lierne_execution *e) {
     const lierne_varying *v = e->varying;
     for (int i = 0; v && i < 2; i++) {
         for (int rank = v->first[i]; rank < v->first[i] + v->count[i]; rank++) {
-            if (rank != e->context->rank) {
+            if (rank != e->context->rank && lierne_context_index(e->context, rank) >= 0) {
                 LIERNE_TRY(lierne_context_gave_up(e->context, rank));
             }
         }

@@ -23,7 +23,7 @@ typedef struct lierne_varying {
     void *owner;         /* what changes it */
     int predecessor;     /* in the ring; -1: this rank is alone, or has no part */
     int successor;
-    int first[2]; /* ranks that have a part: two ranges */
+    int first[2]; /* ranks that have a part: members of the context in two ranges */
     int count[2];
     int64_t stamp[LIERNE_STAMP_WORDS];
 } lierne_varying;
