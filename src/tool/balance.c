@@ -26,11 +26,14 @@ static const char help[] =
     "      --equal-items       each rank has as many items, one more or less\n"
     "      --node-ranks=N      ranks of a node\n"
     "  -m, --mode=MODE         print the rank of each item, by shed, lpt, kk or contiguous\n"
+    "      --simulate          move the rows of --mode, or shed, and their gradients in this\n"
+    "                          process, and check every one\n"
     "      --format=FORMAT     text (default), json, or svg: a picture of the loads before and\n"
-    "                          after --mode, shed without it\n"
+    "                          after, and of who sends rows to whom; of --mode, or shed\n"
     "  -h, --help              show this help\n"
     "\n"
-    "Exit status: 0 printed, 1 no mode keeps the caps, 2 usage error or unreadable file.\n";
+    "Exit status: 0 printed, 1 no mode keeps the caps or a row is wrong, 2 usage error or\n"
+    "unreadable file.\n";
 
 static const char *const modes[] = {"shed", "lpt", "kk", "contiguous"};
 enum { NMODES = sizeof modes / sizeof *modes };
@@ -48,6 +51,7 @@ typedef struct input {
     int64_t *cost, *rows, *counts;
     int *nodes;
     int nranks;
+    bool simulates;
     lierne_balance_spec spec;
 } input;
 
@@ -172,24 +176,31 @@ static int read_option(char **argv, const char *name, const char *text, int64_t 
     return -1;
 }
 
-static int print_picture(input *in, char **argv, int mode) {
+/* A picture, or a simulation, of one mode. */
+static int show(input *in, char **argv, int mode, int format) {
     double ms;
     char title[96];
-    lierne_assignment *a = assign(in, mode < 0 ? 0 : mode, &ms);
+    lierne_assignment *a = assign(in, mode, &ms);
+    int status = TOOL_VALID;
     if (!a) {
-        tool_say(argv, "%s: %s", modes[mode < 0 ? 0 : mode], tool_reason());
+        tool_say(argv, "%s: %s", modes[mode], tool_reason());
         return TOOL_INVALID;
     }
-    snprintf(title, sizeof title, "%s: %lld items on %d ranks", modes[mode < 0 ? 0 : mode],
+    snprintf(title, sizeof title, "%s: %lld items on %d ranks", modes[mode],
              (long long)in->items.nitems, in->nranks);
-    bool good = balance_draw(&in->items, in->counts, in->nranks, a, title);
+    if (format != SVG) {
+        status =
+            balance_simulate(argv, &in->items, in->counts, in->nranks, a, title, format == JSON);
+    } else if (!balance_draw(&in->items, in->counts, in->nranks, in->spec.nodes, a, title)) {
+        status = tool_usage(argv, "no memory for the picture");
+    }
     lierne_assignment_destroy(a);
-    return good ? TOOL_VALID : tool_usage(argv, "no memory for the picture");
+    return status;
 }
 
 static int print(input *in, char **argv, const balance_table *t, int mode, int format) {
-    if (format == SVG) {
-        return print_picture(in, argv, mode);
+    if (format == SVG || in->simulates) {
+        return show(in, argv, mode < 0 ? LIERNE_BALANCE_SHED : mode, format);
     }
     return mode >= 0 ? print_ranks(in, argv, t, mode, format == JSON)
            : print_modes(in, argv, format == JSON) > 0 ? TOOL_VALID
@@ -227,7 +238,7 @@ int tool_balance(int argc, char **argv) {
                                         "max-items", "max-rows",   "min-items"};
     const char *texts[6] = {NULL}, *mode = NULL, *format = NULL, *path;
     int64_t numbers[6] = {0, 0, LIERNE_DEFAULT_TOLERANCE, 0, 0, 0};
-    bool equal = false;
+    bool equal = false, simulates = false;
     const tool_option options[] = {
         {"ranks", 'n', &texts[0], NULL, NULL},
         {"node-ranks", 0, &texts[1], NULL, NULL},
@@ -236,6 +247,7 @@ int tool_balance(int argc, char **argv) {
         {"max-rows", 0, &texts[4], NULL, NULL},
         {"min-items", 0, &texts[5], NULL, NULL},
         {"equal-items", 0, NULL, &equal, NULL},
+        {"simulate", 0, NULL, &simulates, NULL},
         {"mode", 'm', &mode, NULL, "shed lpt kk contiguous"},
         {"format", 0, &format, NULL, "text json svg"},
     };
@@ -253,6 +265,9 @@ int tool_balance(int argc, char **argv) {
     if (status < 0 && mode && index < 0) {
         status = tool_usage(argv, "--mode is '%s', must be shed, lpt, kk or contiguous", mode);
     }
+    if (status < 0 && simulates && kind == SVG) {
+        status = tool_usage(argv, "--simulate prints text or json, not svg");
+    }
     if (status >= 0) {
         return status;
     }
@@ -260,5 +275,6 @@ int tool_balance(int argc, char **argv) {
     in.spec.tolerance = numbers[2] > 1024 ? 1025 : (int)numbers[2];
     in.spec.max_items = numbers[3], in.spec.max_rows = numbers[4], in.spec.min_items = numbers[5];
     in.spec.equal_items = equal;
+    in.simulates = simulates;
     return run(&in, argv, path, numbers, index, kind);
 }

@@ -1,4 +1,5 @@
-/* The items of lierne balance: read from lines, from JSON, or drawn by a formula. */
+/* The items of lierne balance, read from lines, from JSON, or drawn by a formula; and what is done
+ * with an assignment of them. */
 #ifndef LIERNE_TOOL_BALANCE_INPUT_H
 #define LIERNE_TOOL_BALANCE_INPUT_H
 
@@ -22,9 +23,14 @@ int balance_read(balance_table *table, char **argv, const char *path);
 /* A number of the command line. False: it is none, or below 0. */
 bool balance_parse_number(int64_t *to, const char *text);
 
-/* The loads of all ranks at home and under an assignment as a picture, on standard output. False:
- * no memory. */
-bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks,
+/* The loads of all ranks at home and under an assignment, and the rows between ranks, as a picture
+ * on standard output. nodes: of each rank, or NULL. False: no memory. */
+bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks, const int *nodes,
                   const lierne_assignment *assignment, const char *title);
+
+/* Moves the rows of an assignment and their gradients in a simulated world, and prints whether
+ * every row is right. Returns the exit status. */
+int balance_simulate(char **argv, const lierne_items *items, const int64_t *counts, int nranks,
+                     const lierne_assignment *assignment, const char *title, bool json);
 
 #endif

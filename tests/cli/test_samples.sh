@@ -75,6 +75,30 @@ verdict $? "a picture: $(cat "$work/count")"
 echo '{"ranks": 300, "formula": {"lengths": "octave", "items": 3000}}' >"$work/many"
 "$lierne" balance --format=svg --mode=lpt "$work/many" >"$work/out" && grep -q 'highest of each run' "$work/out"
 verdict $? "a picture of many ranks"
+grep -q 'A cell is 8 x 8 ranks' "$work/out"
+verdict $? "a matrix of many ranks"
+
+# The matrix says what the assignment says: rows of items whose rank is not their home.
+printf '0 90 7\n0 90 5\n0 4 2\n1 3 9\n2 4 1\n' >"$work/three"
+"$lierne" balance --mode=lpt --format=svg --node-ranks=1 "$work/three" |
+    sed -n 's/<text[^>]*>//; s/<.text>//p' >"$work/out"
+grep -qxF '16 rows in 3 messages; the most from one rank to another: 9' "$work/out" &&
+    grep -qxF '16 rows between nodes, 0 within them; thick lines: nodes' "$work/out" &&
+    [[ $(tr '\n' ' ' <"$work/out") == *" nodes 5 2 7 0 9 9 5 0 11 "* ]] # each row, what it sends, its column's sum
+verdict $? "a matrix: $(cat "$work/out")"
+
+simulate() { # simulate TEXT ARGUMENT...: every row is right
+    local text=$1
+    shift
+    timeout 60 "$lierne" balance --simulate "$@" >"$work/out" 2>&1 && grep -qF -- "$text" "$work/out"
+    verdict $? "--simulate $*: $(cat "$work/out")"
+}
+echo '{"ranks": 24, "formula": {"lengths": "bimodal", "items": 200, "home": "front"}}' >"$work/mixed"
+echo '{"ranks": 5, "home_items": [2, 0, 3, 0, 0], "cost": [9, 1, 4, 4, 0], "rows": [0, 3, 5, 1, 2]}' >"$work/few"
+for mode in shed lpt kk contiguous; do
+    simulate "$mode: 200 items on 24 ranks" --mode=$mode "$work/mixed"
+    simulate '"forward":{"checked":11,"wrong":0},"adjoint":{"checked":11,"wrong":0}' --mode=$mode --format=json "$work/few"
+done
 
 printf 'rank\n0 5\n3 x\n' >"$work/words"
 printf '0 5 6 7\n' >"$work/long"
@@ -90,6 +114,8 @@ rejects "a folder" 2 "cannot read $work: Is a directory" "$work"
 rejects "few ranks" 2 "has an item of rank 1, and there are 1 ranks" --ranks=1 "$work/two"
 rejects "many ranks" 2 "there are 99999999 ranks, must be at most 16777216" --ranks=99999999 "$work/two"
 rejects "no number" 2 "--max-rows is '5x', must be a number" --max-rows=5x "$work/two"
+rejects "a simulated picture" 2 "--simulate prints text or json" --simulate --format=svg "$work/two"
+rejects "a simulation of no assignment" 1 "lpt: there are 2 items, and min_items is 2" --simulate --mode=lpt --min-items=2 "$work/two"
 rejects "no mode" 2 "--mode is 'best', must be shed, lpt, kk or contiguous" --mode=best "$work/two"
 rejects "tolerance" 1 "tolerance is 1025, must be 0 to 1024" --tolerance=2000 "$work/two"
 rejects "caps" 1 "shed: item 0 of rank 0 has 5 rows, and max_rows is 4" --max-rows=4 "$work/two"
@@ -116,6 +142,7 @@ json 2 "of as many items each" '{"home_items": [1], "cost": [5], "rows": [1, 2]}
 json 2 "of as many items each" '{"home_items": [1, 0, 2], "cost": [5]}'
 json 2 "has an item of rank 1, and there are 1 ranks" '{"ranks": 1, "home_items": [0, 1], "cost": [5]}'
 : >"$work/empty"
+simulate "0 items on 1 ranks, 0 rows" "$work/empty"
 "$lierne" balance "$work/empty" >"$work/out" && [ "$(wc -l <"$work/out")" = 5 ]
 verdict $? "no items: $(cat "$work/out")"
 verdicts

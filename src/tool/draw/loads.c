@@ -1,7 +1,8 @@
 /* The picture of an assignment: a pair of bars for each rank, its load at home and the assigned
- * one, and under them the rows that leave and arrive. Many ranks share a column: the highest load
- * of each run of them is drawn, because that is the one all wait for. */
-#include "svg.h"
+ * one, under them the rows that leave and arrive, and the matrix of who sends them to whom. Many
+ * ranks share a column: the highest load of each run of them is drawn, because that is the one all
+ * wait for. */
+#include "matrix.h"
 
 #include "tool/balance_input.h"
 
@@ -117,7 +118,39 @@ static void draw_all(svg *s, const column *columns, int n, int each, const liern
     draw_rows(s, columns, n);
 }
 
-bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks,
+/* Items that move; *at is to be freed. False: no memory. */
+static bool list_moves(matrix_entry **at, size_t *count, const lierne_items *items,
+                       const int64_t *counts, int nranks, const int32_t *ranks) {
+    int64_t i = 0;
+    *count = 0;
+    *at = malloc(((size_t)items->nitems + 1) * sizeof **at);
+    for (int p = 0; *at && p < nranks; p++) {
+        for (int64_t end = i + counts[p]; i < end; i++) {
+            if (ranks[i] != p) {
+                (*at)[(*count)++] = (matrix_entry){p, ranks[i], items->rows[i]};
+            }
+        }
+    }
+    return *at != NULL;
+}
+
+static bool draw_moves(svg *s, const lierne_items *items, const int64_t *counts, int nranks,
+                       const int *nodes, const lierne_assignment *a) {
+    lierne_assignment_report r = {.size = sizeof r};
+    matrix_input in = {.world = nranks, .nodes = nodes, .unit = "rows"};
+    matrix_entry *at;
+    int y = TOP + HEIGHT + 160;
+    lierne_assignment_get_report(&r, a);
+    in.messages = r.messages;
+    bool good = list_moves(&at, &in.count, items, counts, nranks, lierne_assignment_get_ranks(a));
+    in.at = at;
+    svg_write(s, 16, y, (svg_style){SVG_TEXT, SVG_LEFT, SVG_INK}, "Rows from rank to rank");
+    good = good && matrix_draw(s, y + 24, &in);
+    free(at);
+    return good;
+}
+
+bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks, const int *nodes,
                   const lierne_assignment *assignment, const char *title) {
     int each = (nranks + MOST_COLUMNS - 1) / MOST_COLUMNS, n = (nranks + each - 1) / each;
     column *columns = calloc((size_t)n, sizeof *columns);
@@ -127,7 +160,8 @@ bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks,
         fill_columns(columns, each, items, counts, nranks, assignment);
         draw_all(&s, columns, n, each, assignment, title);
     }
-    bool good = svg_close(&s, stdout, title) && columns;
+    bool good = columns && draw_moves(&s, items, counts, nranks, nodes, assignment);
+    good = svg_close(&s, stdout, title) && good;
     free(columns);
     return good;
 }

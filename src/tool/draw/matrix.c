@@ -1,7 +1,8 @@
 /* The communication matrix. Where a rank would be too small, a cell stands for a square of ranks,
  * and the numbers become bars. */
-#include "draw.h"
+#include "matrix.h"
 
+#include "draw.h"
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 
 enum { MOST_CELLS = 64, MOST_NUMBERS = 16, MOST_TEXT = 16, LEFT = 110 };
 
-/* Bytes between blocks of `per` ranks. */
+/* Amounts between blocks of `per` ranks. */
 typedef struct grid {
     int n, per;
     int64_t cell[MOST_CELLS][MOST_CELLS];
@@ -21,34 +22,43 @@ static int64_t max(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static void fill_grid(const draw_task *task, int most, grid *g) {
-    const draw_traffic *t = &task->traffic;
-    int world = task->bridge.world;
+static void fill_grid(const matrix_input *in, int most, grid *g) {
+    int world = in->world;
     *g = (grid){.per = 1};
     while ((world + g->per - 1) / g->per > most) {
         g->per *= 2;
     }
     g->n = (world + g->per - 1) / g->per;
-    for (size_t m = 0; m < t->count; m++) {
-        const draw_message *msg = &t->at[m];
-        int from = msg->from / g->per, to = msg->to / g->per;
-        g->cell[from][to] += msg->bytes;
-        g->sent[from] += msg->bytes;
-        g->received[to] += msg->bytes;
-        g->total += msg->bytes;
-        g->crossing +=
-            task->nodes && task->nodes[msg->from] != task->nodes[msg->to] ? msg->bytes : 0;
-        g->most = max(g->most, g->cell[from][to]);
+    for (size_t m = 0; m < in->count; m++) {
+        const matrix_entry *e = &in->at[m];
+        int from = e->from / g->per, to = e->to / g->per;
+        g->cell[from][to] += e->amount;
+        g->sent[from] += e->amount;
+        g->received[to] += e->amount;
+        g->total += e->amount;
+        g->crossing += in->nodes && in->nodes[e->from] != in->nodes[e->to] ? e->amount : 0;
     }
     for (int i = 0; i < g->n; i++) {
+        for (int j = 0; j < g->n; j++) {
+            g->most = max(g->most, g->cell[i][j]);
+        }
         g->most_total = max(g->most_total, max(g->sent[i], g->received[i]));
     }
 }
 
+/* "12 KiB", or a number of the unit. */
+static const char *print_amount(char text[TOOL_BYTES], const matrix_input *in, int64_t amount) {
+    if (!in->unit) {
+        return tool_bytes(text, amount);
+    }
+    snprintf(text, TOOL_BYTES, "%" PRId64, amount);
+    return text;
+}
+
 /* "3", or "48-63". */
-static const char *name(char text[24], const draw_task *task, const grid *g, int i) {
+static const char *name(char text[24], const matrix_input *in, const grid *g, int i) {
     int first = i * g->per, last = first + g->per - 1;
-    last = last < task->bridge.world ? last : task->bridge.world - 1;
+    last = last < in->world ? last : in->world - 1;
     if (first == last) {
         snprintf(text, 24, "%d", first);
     } else {
@@ -57,18 +67,18 @@ static const char *name(char text[24], const draw_task *task, const grid *g, int
     return text;
 }
 
-static void draw_cell(svg *s, const grid *g, svg_box box, int64_t bytes) {
-    int fill = svg_mix(SVG_GROUND, 0x1d4ed8, 120 + (int)(880.0 * (double)bytes / (double)g->most));
+static void draw_cell(const matrix_input *in, svg *s, const grid *g, svg_box box, int64_t amount) {
+    int fill = svg_mix(SVG_GROUND, 0x1d4ed8, 120 + (int)(880.0 * (double)amount / (double)g->most));
     char text[TOOL_BYTES];
     svg_rect(s, box, fill, SVG_NONE);
     if (g->n <= MOST_NUMBERS) {
         svg_write(s, box.x + box.width / 2, box.y + box.height / 2,
                   (svg_style){SVG_SMALL, SVG_MIDDLE, svg_ink_on(fill)}, "%s",
-                  tool_bytes(text, bytes));
+                  print_amount(text, in, amount));
     }
 }
 
-/* Cells without bytes are what is left white. */
+/* Cells without an amount are what is left white. */
 static void draw_lines(svg *s, const grid *g, svg_box cell) {
     int width = g->n * cell.width, height = g->n * cell.height;
     for (int i = 0; i <= g->n; i++) {
@@ -78,13 +88,15 @@ static void draw_lines(svg *s, const grid *g, svg_box cell) {
 }
 
 /* The total of a row or a column: a number, or a bar as long as its part of the largest one. */
-static void draw_total(svg *s, const grid *g, svg_box box, bool row, int64_t bytes) {
+static void draw_total(const matrix_input *in, svg *s, const grid *g, svg_box box, bool row,
+                       int64_t amount) {
     enum { LONGEST = 100 };
     char text[TOOL_BYTES];
-    int length = g->most_total ? (int)(LONGEST * bytes / g->most_total) : 0;
+    int length = g->most_total ? (int)(LONGEST * amount / g->most_total) : 0;
     if (g->n <= MOST_NUMBERS) {
         svg_write(s, box.x + box.width / 2, box.y + box.height / 2,
-                  (svg_style){SVG_SMALL, SVG_MIDDLE, SVG_INK}, "%s", tool_bytes(text, bytes));
+                  (svg_style){SVG_SMALL, SVG_MIDDLE, SVG_INK}, "%s",
+                  print_amount(text, in, amount));
     } else if (length > 0 && row) {
         svg_rect(s, (svg_box){box.x + 6, box.y + 2, length, box.height - 4}, 0x64748b, SVG_NONE);
     } else if (length > 0) {
@@ -94,10 +106,10 @@ static void draw_total(svg *s, const grid *g, svg_box box, bool row, int64_t byt
 
 /* Frames around the ranks of each node, on the diagonal and beside it, where a node is several
  * cells. */
-static void draw_nodes(const draw_task *task, svg *s, const grid *g, svg_box cell) {
+static void draw_nodes(const matrix_input *in, svg *s, const grid *g, svg_box cell) {
     int starts[MOST_CELLS + 1], n = 0;
-    for (int i = 0; i < g->n && task->nodes; i++) {
-        if (i == 0 || task->nodes[i * g->per] != task->nodes[(i - 1) * g->per]) {
+    for (int i = 0; i < g->n && in->nodes; i++) {
+        if (i == 0 || in->nodes[i * g->per] != in->nodes[(i - 1) * g->per]) {
             starts[n++] = i;
         }
     }
@@ -113,7 +125,7 @@ static void draw_nodes(const draw_task *task, svg *s, const grid *g, svg_box cel
     }
 }
 
-static void draw_labels(const draw_task *task, svg *s, const grid *g, svg_box cell) {
+static void draw_labels(const matrix_input *in, svg *s, const grid *g, svg_box cell) {
     const svg_style right = {SVG_SMALL, SVG_RIGHT, SVG_INK},
                     middle = {SVG_SMALL, SVG_MIDDLE, SVG_INK},
                     left = {SVG_SMALL, SVG_LEFT, SVG_INK};
@@ -121,7 +133,7 @@ static void draw_labels(const draw_task *task, svg *s, const grid *g, svg_box ce
     char text[24];
     for (int i = 0; i < g->n; i += step) {
         svg_write(s, cell.x - 8, cell.y + i * cell.height + cell.height / 2, right, "%s",
-                  name(text, task, g, i));
+                  name(text, in, g, i));
         if (step == 1) {
             svg_write(s, cell.x + i * cell.width + cell.width / 2, cell.y - 10, middle, "%s", text);
         } else {
@@ -135,15 +147,18 @@ static void draw_labels(const draw_task *task, svg *s, const grid *g, svg_box ce
               right, "received");
 }
 
-static int write_numbers(const draw_task *task, svg *s, const grid *g, int y) {
+static int write_numbers(const matrix_input *in, svg *s, const grid *g, int y) {
     const svg_style style = {SVG_SMALL, SVG_LEFT, SVG_INK};
+    const char *unit = in->unit ? in->unit : "", *space = in->unit ? " " : "";
     char total[TOOL_BYTES], most[TOOL_BYTES], crossing[TOOL_BYTES];
-    svg_write(s, 16, y, style, "%s in %zu messages; the most from one %s to another: %s",
-              tool_bytes(total, g->total), task->traffic.count, g->per > 1 ? "block" : "rank",
-              tool_bytes(most, g->most));
-    if (task->nodes) {
-        svg_write(s, 16, y += 16, style, "%s between nodes, %s within them%s",
-                  tool_bytes(crossing, g->crossing), tool_bytes(total, g->total - g->crossing),
+    svg_write(s, 16, y, style,
+              "%s%s%s in %" PRId64 " messages; the most from one %s to another: %s",
+              print_amount(total, in, g->total), space, unit, in->messages,
+              g->per > 1 ? "block" : "rank", print_amount(most, in, g->most));
+    if (in->nodes) {
+        svg_write(s, 16, y += 16, style, "%s%s%s between nodes, %s within them%s",
+                  print_amount(crossing, in, g->crossing), space, unit,
+                  print_amount(total, in, g->total - g->crossing),
                   g->per == 1 ? "; thick lines: nodes" : "");
     }
     if (g->per > 1) {
@@ -151,63 +166,99 @@ static int write_numbers(const draw_task *task, svg *s, const grid *g, int y) {
                   g->per, g->per);
     }
     if (g->n > MOST_NUMBERS) {
-        svg_write(s, 16, y += 16, style, "The longest bar is %s.", tool_bytes(most, g->most_total));
+        svg_write(s, 16, y += 16, style, "The longest bar is %s%s%s.",
+                  print_amount(most, in, g->most_total), space, unit);
     }
     return y + 56;
 }
 
-void draw_matrix(const draw_task *task, svg *s) {
-    grid *g = malloc(sizeof *g);
-    if (!g) {
-        return;
-    }
-    fill_grid(task, MOST_CELLS, g);
-    bool numbers = g->n <= MOST_NUMBERS;
-    int y = draw_head(task, s, "Bytes from rank to rank");
-    svg_box cell = {LEFT, 0, numbers ? 64 : 13, numbers ? 28 : 13};
-    cell.y = write_numbers(task, s, g, y);
+static void draw_grid(const matrix_input *in, svg *s, const grid *g, svg_box cell) {
     for (int i = 0; i < g->n; i++) {
         svg_box at = {cell.x, cell.y + i * cell.height, cell.width, cell.height};
         for (int j = 0; j < g->n; j++, at.x += cell.width) {
             if (g->cell[i][j] > 0) {
-                draw_cell(s, g, at, g->cell[i][j]);
+                draw_cell(in, s, g, at, g->cell[i][j]);
             }
         }
-        draw_total(s, g, at, true, g->sent[i]);
+        draw_total(in, s, g, at, true, g->sent[i]);
         at = (svg_box){cell.x + i * cell.width, cell.y + g->n * cell.height, cell.width,
                        cell.height};
-        draw_total(s, g, at, false, g->received[i]);
+        draw_total(in, s, g, at, false, g->received[i]);
     }
     draw_lines(s, g, cell);
-    draw_nodes(task, s, g, cell);
-    draw_labels(task, s, g, cell);
-    free(g);
+    draw_nodes(in, s, g, cell);
+    draw_labels(in, s, g, cell);
 }
 
-void draw_matrix_text(const draw_task *task) {
+bool matrix_draw(svg *s, int y, const matrix_input *in) {
     grid *g = malloc(sizeof *g);
-    char text[24], bytes[TOOL_BYTES];
+    if (!g) {
+        return false;
+    }
+    fill_grid(in, MOST_CELLS, g);
+    bool numbers = g->n <= MOST_NUMBERS;
+    svg_box cell = {LEFT, 0, numbers ? 64 : 13, numbers ? 28 : 13};
+    cell.y = write_numbers(in, s, g, y);
+    draw_grid(in, s, g, cell);
+    free(g);
+    return true;
+}
+
+static void print_matrix(const matrix_input *in) {
+    grid *g = malloc(sizeof *g);
+    char text[24], amount[TOOL_BYTES];
     if (!g) {
         return;
     }
-    fill_grid(task, MOST_TEXT, g);
-    draw_head_text(task);
+    fill_grid(in, MOST_TEXT, g);
     printf("%-10s", "from\\to");
     for (int j = 0; j < g->n; j++) {
-        printf(" %10s", name(text, task, g, j));
+        printf(" %10s", name(text, in, g, j));
     }
     printf(" %10s\n", "sent");
     for (int i = 0; i < g->n; i++) {
-        printf("%-10s", name(text, task, g, i));
+        printf("%-10s", name(text, in, g, i));
         for (int j = 0; j < g->n; j++) {
-            printf(" %10s", g->cell[i][j] ? tool_bytes(bytes, g->cell[i][j]) : "-");
+            printf(" %10s", g->cell[i][j] ? print_amount(amount, in, g->cell[i][j]) : "-");
         }
-        printf(" %10s\n", tool_bytes(bytes, g->sent[i]));
+        printf(" %10s\n", print_amount(amount, in, g->sent[i]));
     }
     printf("%-10s", "received");
     for (int j = 0; j < g->n; j++) {
-        printf(" %10s", tool_bytes(bytes, g->received[j]));
+        printf(" %10s", print_amount(amount, in, g->received[j]));
     }
-    printf(" %10s\n", tool_bytes(bytes, g->total));
+    printf(" %10s\n", print_amount(amount, in, g->total));
     free(g);
+}
+
+/* The messages of a plan, whose memory is to be freed; at is NULL without memory. */
+static matrix_input take_traffic(const draw_task *task) {
+    const draw_traffic *t = &task->traffic;
+    matrix_entry *at = malloc((t->count + 1) * sizeof *at);
+    for (size_t m = 0; at && m < t->count; m++) {
+        at[m] = (matrix_entry){t->at[m].from, t->at[m].to, t->at[m].bytes};
+    }
+    return (matrix_input){.at = at,
+                          .count = t->count,
+                          .messages = (int64_t)t->count,
+                          .world = task->bridge.world,
+                          .nodes = task->nodes};
+}
+
+void draw_matrix(const draw_task *task, svg *s) {
+    const matrix_input in = take_traffic(task);
+    int y = draw_head(task, s, "Bytes from rank to rank");
+    if (in.at) {
+        matrix_draw(s, y, &in);
+    }
+    free((void *)in.at);
+}
+
+void draw_matrix_text(const draw_task *task) {
+    const matrix_input in = take_traffic(task);
+    draw_head_text(task);
+    if (in.at) {
+        print_matrix(&in);
+    }
+    free((void *)in.at);
 }
