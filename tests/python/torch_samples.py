@@ -7,8 +7,9 @@ import torch.distributed as dist
 
 import lierne
 import lierne.torch
-from lierne.torch.compat import (EncoderDataBalance, get_reverse_idx, get_seqlen_balanced_partitions,
-                                 log_seqlen_unbalance)
+from lierne.torch.compat import (SORTING_ALGO_FUNC, EncoderDataBalance, Qwen3VLEncoderDataBalance, calculate_workload,
+                                 ceildiv, get_group_balanced_partitions, get_reverse_idx,
+                                 get_seqlen_balanced_partitions, log_seqlen_unbalance)
 from torch_harness import contexts, main, raises, same, test
 
 RANKS, MERGE = 4, 4
@@ -137,6 +138,117 @@ def verl_partitions():
     # What verl's own rejects: counts that do not divide, and fewer items than parts.
     assert [len(p) for p in get_seqlen_balanced_partitions([5, 4, 3, 2, 1], 2, True)] in ([2, 3], [3, 2])
     assert sorted(map(len, get_seqlen_balanced_partitions([5], 2, False))) == [0, 1]
+
+
+@test
+def verl_groups():
+    """Groups stay together, and each part has as many."""
+    for lengths, uids, k in (([100] * 4 + [200] * 4 + [150] * 4 + [50] * 4, list("aaaabbbbccccdddd"), 2),
+                             ([100, 200, 150, 50, 300, 250], range(6), 2),
+                             ([n for n in (100, 200, 150, 50, 300, 250, 180, 120) for _ in range(2)],
+                              [i // 2 for i in range(16)], 4)):
+        parts = get_group_balanced_partitions(lengths, list(uids), k)
+        assert len(parts) == k and sorted(i for part in parts for i in part) == list(range(len(lengths)))
+        groups = [{uids[i] for i in part} for part in parts]
+        assert sum(map(len, groups)) == len(set(uids)) and len(set(map(len, groups))) == 1, groups
+    assert get_group_balanced_partitions([5, 5, 5, 5], [1, 1, 2, 2], 2) == [[2, 3], [0, 1]]
+    # What verl rejects: groups that do not divide.
+    assert sorted(map(len, get_group_balanced_partitions([1, 1, 1], [7, 8, 9], 2))) == [1, 2]
+    raises(ValueError, "uid_list has 1 entries, must have 2", lambda: get_group_balanced_partitions([1, 2], [1], 1))
+
+
+@test
+def verl_micro_batches():
+    """A batch in as many parts as its tokens need, or as are asked for, and back."""
+    generator = torch.Generator().manual_seed(42 + dist.get_rank())
+    for least in 1, 4, 20:
+        lengths = torch.randint(40, 91, (20 + 5 * dist.get_rank(),), generator=generator)
+        ids = torch.randint(0, 10, (len(lengths), 100), generator=generator)
+        count = max(least, min(len(lengths), ceildiv(int(lengths.sum()), 300)))
+        parts = get_seqlen_balanced_partitions(calculate_workload(lengths).tolist(), count, equal_size=False)
+        assert len(parts) == count and all(parts)
+        flat = torch.cat([ids[part] for part in parts])
+        same(flat[torch.tensor(get_reverse_idx([i for part in parts for i in part]))], ids)
+
+
+def by_hand(table, replicas, dim):
+    """The longest first, each to the least load; equal ones as VeOmni sorts them."""
+    loads, parts = [0] * replicas, [[] for _ in range(replicas)]
+    for i in torch.argsort(table[:, dim].float(), descending=True).tolist():
+        to = loads.index(min(loads))
+        loads[to] += int(table[i, dim]) ** 2
+        parts[to].append(table[i])
+    return [torch.stack(part) if part else table[:0] for part in parts]
+
+
+@test
+def veomni_sorter():
+    sorter = SORTING_ALGO_FUNC["post_mbs_balancing_greedy_without_pad"]
+    # 8 times the same five lengths, shuffled: the squares of each part sum up to the same.
+    lengths = torch.arange(1, 6).repeat(8) * 200
+    parts = sorter(lengths[torch.randperm(40, generator=torch.Generator().manual_seed(1))].unsqueeze(-1), 8, dim=0)
+    assert [int((part ** 2).sum()) for part in parts] == [200 ** 2 * 55] * 8, parts
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        n = int(draw.integers(0, 40))
+        table = torch.from_numpy(np.stack([np.arange(n) % 4, np.arange(n), draw.choice([256, 320, 640, 784, 5120], n)], 1))
+        found, wanted = sorter(table, 4, 2), by_hand(table, 4, 2)
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted)), (found, wanted)
+        sends, mapped = Qwen3VLEncoderDataBalance.rank_table_mapping(found, dp_rank=2)
+        assert all(torch.equal(a, b) for a, b in zip(mapped, wanted))
+        assert sorted(i for part in sends for i in part.tolist()) == list(range(2, n, 4))
+        assert all(part.dtype == torch.long for part in sends)
+    for lengths, replicas in (([], 8), ([7], 8), ([0, 0], 4), ([9, 9, 9, 9], 2)):
+        table = torch.tensor([[i, n] for i, n in enumerate(lengths)], dtype=torch.int32).reshape(-1, 2)
+        parts = sorter(table, replicas, 1)
+        assert len(parts) == replicas and all(part.shape[1:] == (2,) and part.dtype == table.dtype for part in parts)
+        rows = torch.cat(parts)
+        same(rows[torch.argsort(rows[:, 0])], table)
+    for table, dim in ((torch.ones(2), 0), (torch.ones(2, 1), 1)):
+        raises(ValueError, "must be [items, columns], and dim a column", lambda: sorter(table, 2, dim))
+
+
+@test
+def veomni_images_come_back():
+    generator = np.random.default_rng(dist.get_rank())
+    for context in contexts():
+        balance = Qwen3VLEncoderDataBalance(1, context=context)
+        for _ in range(2):
+            grids = torch.from_numpy(generator.integers([1, 10, 10], [2, 51, 51], (generator.integers(3, 16), 3)))
+            pixels = torch.from_numpy(generator.normal(size=(int(grids.prod(1).sum()), 8)).astype(np.float32))
+            moved, moved_grids = balance.balance_data(pixels, grids)
+            assert len(moved) == int(moved_grids.prod(1).sum())
+            back, features = balance.data_bridge(hidden_state=moved, deepstack_feature_lists=[moved, 2 * moved])
+            same(back, pixels)
+            same(features[0], pixels)
+            same(features[1], 2 * pixels)
+
+
+@test
+def veomni_merged_gradients():
+    """Videos that are balanced meanwhile leave the way of images alone; without gradients where none are asked for."""
+    rank = dist.get_rank()
+    for context in contexts():
+        grids = torch.tensor([[1, 2, 2]] * (rank + 1))
+        pixels = torch.arange((rank + 1) * 12, dtype=torch.float32).reshape(-1, 3) + 1000 * rank
+        balance = Qwen3VLEncoderDataBalance(spatial_merge_unit=4, context=context)
+        moved, _ = balance.balance_data(pixels, grids, data_type="image")
+        balance.balance_data(pixels + 17, grids, data_type="video")
+        merged, expected = (x.reshape(-1, 4, 3).mean(1) for x in (moved, pixels))
+        leaves = [merged.clone().requires_grad_() for _ in range(3)]
+        back, features = balance.data_bridge(leaves[0], leaves[1:], data_type="image")
+        loss = 0
+        for times, result in enumerate([back, *features], 1):
+            same(result, expected)
+            loss = loss + (result * expected * times).sum()
+        loss.backward()
+        for times, leaf in enumerate(leaves, 1):
+            same(leaf.grad, merged * times)
+        video, none = balance.data_bridge((merged + 17).requires_grad_(), [], require_grad=False, data_type="video")
+        same(video, expected + 17)
+        with torch.no_grad():
+            recovered, _ = balance.data_bridge(leaves[0], [])
+        assert none == [] and not video.requires_grad and not recovered.requires_grad
 
 
 @test

@@ -1,10 +1,13 @@
 """Names and interfaces of other libraries' balancing, over lierne.
 
     from lierne.torch.compat import get_seqlen_balanced_partitions   # was: verl.utils.seqlen_balancing
-    from lierne.torch.compat import EncoderDataBalance               # was: veomni.utils.data_balance
+    from lierne.torch.compat import Qwen3VLEncoderDataBalance        # was: veomni.utils.data_balance.data_balance
+    from lierne.torch.compat import SORTING_ALGO_FUNC                # was: ...data_balance.balance_sorting_algo
 
 verl's partitions are the same ones, item by item, and also exist where parts stay empty or equal sizes
-do not divide. EncoderDataBalance assigns as VeOmni does, with mode="lpt", or moves only what must move."""
+do not divide. Qwen3VLEncoderDataBalance, which was EncoderDataBalance, assigns as VeOmni does, with
+mode="lpt", or moves only what must move. Of a sorter's costs VeOmni's first form is there, the square of
+the length."""
 from __future__ import annotations
 
 import torch
@@ -17,8 +20,9 @@ from lierne.torch._agree import largest
 from lierne.torch.samples import Samples
 from lierne._types import Integers, Mode
 
-__all__ = ["EncoderDataBalance", "ceildiv", "get_reverse_idx", "get_seqlen_balanced_partitions",
-           "karmarkar_karp", "log_seqlen_unbalance"]
+__all__ = ["EncoderDataBalance", "Qwen3VLEncoderDataBalance", "SORTING_ALGO_FUNC", "calculate_workload", "ceildiv",
+           "get_group_balanced_partitions", "get_reverse_idx", "get_seqlen_balanced_partitions", "karmarkar_karp",
+           "log_seqlen_unbalance", "post_mbs_balancing_greedy_without_pad"]
 
 
 def get_seqlen_balanced_partitions(seqlen_list: typing.Sequence[int], k_partitions: int,
@@ -35,6 +39,28 @@ def get_seqlen_balanced_partitions(seqlen_list: typing.Sequence[int], k_partitio
 
 
 karmarkar_karp = get_seqlen_balanced_partitions  # of the same arguments; verl's own has no order of items
+
+
+def calculate_workload(seqlen_list: typing.Any) -> typing.Any:
+    """verl's cost of a sequence, or of a tensor of lengths: 24576 L + L^2, that of a model of 7 B parameters."""
+    return 24576 * seqlen_list + seqlen_list**2
+
+
+def get_group_balanced_partitions(seqlen_list: typing.Sequence[int], uid_list: typing.Sequence[typing.Any],
+                                  k_partitions: int) -> typing.List[typing.List[int]]:
+    """verl's: samples with one uid, which follow one another, stay together; as many groups in each part, or
+    one more where k_partitions does not divide them, which verl rejects."""
+    if len(uid_list) != len(seqlen_list):
+        raise ValueError(f"uid_list has {len(uid_list)} entries, must have {len(seqlen_list)}, as seqlen_list")
+    groups: typing.List[typing.List[int]] = []
+    for i, uid in enumerate(uid_list):
+        if i > 0 and uid == uid_list[i - 1]:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    costs = [sum(calculate_workload(int(seqlen_list[i])) for i in group) for group in groups]
+    return [[i for group in part for i in groups[group]]
+            for part in get_seqlen_balanced_partitions(costs, k_partitions, True)]
 
 
 def log_seqlen_unbalance(seqlen_list: typing.Sequence[int], partitions: typing.Sequence[typing.Sequence[int]],
@@ -60,6 +86,25 @@ def get_reverse_idx(idx_map: typing.Sequence[int]) -> typing.List[int]:
     return inverse
 
 
+def post_mbs_balancing_greedy_without_pad(all_data_lengths: torch.Tensor, num_replicas: int,
+                                          dim: int) -> typing.List[torch.Tensor]:
+    """VeOmni's sorter: for each replica the rows of all_data_lengths, [items, columns], that it gets, the
+    longest first. Column dim has lengths, whose squares are balanced. Equal lengths come in the order of
+    torch's sort, as VeOmni's, which is not that of rows."""
+    if all_data_lengths.dim() != 2 or not -all_data_lengths.shape[1] <= dim < all_data_lengths.shape[1]:
+        raise ValueError(f"all_data_lengths has shape {tuple(all_data_lengths.shape)} and dim is {dim}: it must be "
+                         "[items, columns], and dim a column")
+    rows = all_data_lengths[torch.argsort(all_data_lengths[:, dim].float(), descending=True)]
+    lengths = rows[:, dim].tolist()
+    made = lierne.Assignment([length * length for length in lengths], [len(lengths)] + [0] * (num_replicas - 1),
+                             rows=[0] * len(lengths), mode="lpt")
+    ranks = torch.from_numpy(made.ranks).to(rows.device)
+    return [rows[ranks == p] for p in range(num_replicas)]
+
+
+SORTING_ALGO_FUNC = {"post_mbs_balancing_greedy_without_pad": post_mbs_balancing_greedy_without_pad}
+
+
 class EncoderDataBalance:
     """VeOmni's: balance_data before the vision encoder, data_bridge after it.
 
@@ -78,9 +123,9 @@ class EncoderDataBalance:
                  equal_items: bool = False, nodes: typing.Optional[Integers] = None,
                  assignment: typing.Optional[Integers] = None) -> None:
         options = arguments(locals(), "sorting_algo_name", "spatial_merge_unit", "context")
-        if sorting_algo_name != "post_mbs_balancing_greedy_without_pad":
+        if sorting_algo_name not in SORTING_ALGO_FUNC:
             raise ValueError(f"sorting_algo_name is {sorting_algo_name!r}, must be "
-                             "'post_mbs_balancing_greedy_without_pad'")
+                             f"{' or '.join(map(repr, SORTING_ALGO_FUNC))}")
         self.merge_down_ratio = spatial_merge_unit or 1
         self.context = lierne.torch.context() if context is None else context
         self._options = options
@@ -143,3 +188,19 @@ class EncoderDataBalance:
         samples = self._update((*tensors, *returned), grid_thw, data_type)
         results = samples.ret(*features)
         return results if isinstance(results, tuple) else (results,)
+
+    @staticmethod
+    def rank_table_mapping(rank_table: typing.Sequence[torch.Tensor], dp_rank: int) -> typing.Tuple[
+            typing.List[torch.Tensor], typing.List[torch.Tensor]]:
+        """Of a sorter's result, whose rows begin with the rank that has an item and the item's number there: the
+        numbers of dp_rank's items that go to each rank, and the table."""
+        table = [rows if isinstance(rows, torch.Tensor) else torch.stack(list(rows)) for rows in rank_table]
+        return [rows[rows[:, 0] == dp_rank, 1] for rows in table], table
+
+
+class Qwen3VLEncoderDataBalance(EncoderDataBalance):
+    """EncoderDataBalance by its later name, with the arguments in its order. Options as there."""
+
+    def __init__(self, spatial_merge_unit: int, sorting_algo_name: str = "post_mbs_balancing_greedy_without_pad",
+                 **options: typing.Any) -> None:
+        super().__init__(sorting_algo_name, spatial_merge_unit, **options)
