@@ -1,10 +1,12 @@
 """Samples of lierne.torch beside the recipe of the encoder balancing of today, over gloo: counts and lengths
 are gathered, the longest go first to the lowest load, rows move by all-to-all, and results back.
 
-    PYTHONPATH=build/python torchrun --nproc-per-node 4 tests/bench/samples.py
+    PYTHONPATH=build/python torchrun --nproc-per-node 4 tests/bench/samples.py [--csv]
 
-Prints milliseconds of a step (assignment, dispatch, return, backward), medians over the rounds of the slowest
-rank. Both move with the same assignment (lpt); a third line moves only what must move."""
+Methods take turns. Prints milliseconds of the slowest rank, medians over the rounds: of the assignment, of a whole
+step (assignment, dispatch, return and the backward of both, nothing computed in between), and how many times as long
+the recipe takes. Both move with the same assignment (lpt); a third line moves only what must move."""
+import sys
 import time
 
 import numpy as np
@@ -13,7 +15,7 @@ import torch.distributed as dist
 
 import lierne.torch
 
-ROUNDS, ITEMS, WIDTH = 15, 30, 256
+ROUNDS, ITEMS, WIDTH = 31, 30, 256
 
 
 class Exchange(torch.autograd.Function):
@@ -39,6 +41,9 @@ class Recipe:
         self.rank, self.n = dist.get_rank(), dist.get_world_size()
 
     def assign(self, lengths):
+        self.parts = self.find_parts(lengths)
+
+    def find_parts(self, lengths):
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.n)]
         dist.all_gather(counts, torch.tensor([len(lengths)]))
         gathered = [torch.zeros(int(c), dtype=torch.int64) for c in counts]
@@ -51,14 +56,14 @@ class Recipe:
             parts[to].append(entry)
         return parts
 
-    def step(self, x, lengths):
-        parts = self.assign(lengths)
+    def move(self, x, lengths):
+        parts = self.parts
         pieces = x.split([int(n) for n in lengths])
         mine = [[e for e in part if e[1] == self.rank] for part in parts]
         sends = [sum(e[0] for e in part) for part in mine]
         receives = [sum(e[0] for e in parts[self.rank] if e[1] == home) for home in range(self.n)]
         moved = Exchange.apply(torch.cat([pieces[e[2]] for part in mine for e in part]), sends, receives)
-        back = Exchange.apply(moved * 2, receives, sends)
+        back = Exchange.apply(moved, receives, sends)
         order = [e for part in mine for e in part]
         chunks = dict(zip((e[2] for e in order), back.split([e[0] for e in order])))
         return torch.cat([chunks[i] for i in range(len(lengths))])
@@ -71,28 +76,35 @@ class Samples:
         self.samples = lierne.torch.Samples(context, [(WIDTH, torch.float32)], [(WIDTH, torch.float32)],
                                             max_items=ITEMS, max_rows=40 * 500 * dist.get_world_size())
 
-    def step(self, x, lengths):
+    def assign(self, lengths):
         self.samples.update(lengths, lengths, mode=self.mode)
-        return self.samples.ret(self.samples.dispatch(x) * 2)
+
+    def move(self, x, _):
+        return self.samples.ret(self.samples.dispatch(x))
 
 
 class Shed(Samples):
     mode = "shed"
 
 
-def measure(method, x, lengths):
-    times = []
-    for _ in range(ROUNDS):
-        x.grad = None
-        dist.barrier()
-        start = time.perf_counter()
-        out = method.step(x, lengths)
-        out.backward(torch.ones_like(out))
-        took = torch.tensor([time.perf_counter() - start])
-        dist.all_reduce(took, dist.ReduceOp.MAX)
-        times.append(float(took))
-        assert torch.equal(out, 2 * x) and torch.equal(x.grad, torch.full_like(x, 2))
-    return 1e3 * np.median(times)
+def slowest(seconds):
+    took = torch.tensor(seconds)
+    dist.all_reduce(took, dist.ReduceOp.MAX)
+    return took.tolist()
+
+
+def run_step(method, x, lengths, gradient):
+    """Seconds of the assignment, and of the whole step."""
+    x.grad = None
+    dist.barrier()
+    start = time.perf_counter()
+    method.assign(lengths)
+    assigned = time.perf_counter() - start
+    out = method.move(x, lengths)
+    out.backward(gradient)
+    times = slowest([assigned, time.perf_counter() - start])
+    assert torch.equal(out, x) and torch.equal(x.grad, gradient)
+    return times
 
 
 def main():
@@ -100,12 +112,18 @@ def main():
     torch.set_num_threads(1)
     generator = np.random.default_rng(dist.get_rank())
     lengths = np.clip(np.exp(generator.normal(6, 0.7, ITEMS)), 1, 2000).astype(np.int64)
-    x = torch.from_numpy(generator.normal(size=(lengths.sum(), WIDTH)).astype(np.float32)).requires_grad_()
+    x, gradient = (torch.from_numpy(generator.normal(size=(lengths.sum(), WIDTH)).astype(np.float32)) for _ in range(2))
+    x.requires_grad_()
     with lierne.torch.context(over="node") as context:
-        for name, kind in ("recipe over gloo, lpt", Recipe), ("lierne, lpt", Samples), ("lierne, shed", Shed):
-            ms = measure(kind(context), x, lengths)
-            if dist.get_rank() == 0:
-                print(f"{name:24} {ms:9.2f} ms")
+        names = "recipe over gloo, lpt", "lierne, lpt", "lierne, shed"
+        methods = [kind(context) for kind in (Recipe, Samples, Shed)]
+        times = [[run_step(method, x, lengths, gradient) for method in methods] for _ in range(ROUNDS + 2)]
+    medians = 1e3 * np.median(np.array(times[2:]), axis=0)
+    csv = "--csv" in sys.argv[1:]
+    for name, (assigned, step) in zip(names, medians):
+        if dist.get_rank() == 0:
+            print(f"{dist.get_world_size()},\"{name}\",{assigned:.2f},{step:.2f},{medians[0][1] / step:.2f}" if csv else
+                  f"{name:24} {assigned:9.2f} ms {step:9.2f} ms {medians[0][1] / step:6.2f}")
     dist.destroy_process_group()
 
 
