@@ -1,6 +1,6 @@
 /* Samples between processes: random steps against an oracle, also where contexts check calls; the
- * same message on all ranks; updates that allocate nothing; a rank that calls something else; the
- * same where the ranks are those of a larger world, with gaps between them. */
+ * same message on all ranks; updates that allocate nothing; long rows in any memory; a rank that
+ * calls something else; the same where the ranks are those of a larger world, with gaps. */
 #include "mpi/common.h"
 #include "unit/sample_steps.h"
 
@@ -76,6 +76,82 @@ static void run_without_memory(lierne_context *context) {
     CHECK_OK(lierne_samples_destroy(samples));
 }
 
+/* Rows that are long enough to be read where the sender has them. */
+enum { WIDE = 40, LONG = 90, MOST_LONG = LONG * LOCAL * SAMPLE_STEPS_RANKS };
+
+static int64_t long_rows(int64_t number, int step) {
+    return (number * 37 + step * 11) % LONG + (number % LOCAL ? 0 : 5);
+}
+
+/* The rows of the items of a list, one behind the other; returns how many there are. */
+static int64_t fill_rows(int64_t *to, const int64_t *items, int64_t n, int step) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < long_rows(items[i], step); k++, rows++) {
+            for (int c = 0; c < WIDE; c++) {
+                to[rows * WIDE + c] = items[i] * 1000000 + k * 1000 + c * 7 + step;
+            }
+        }
+    }
+    return rows;
+}
+
+static void move_long(lierne_samples *samples, lierne_plan *plan, int step, int64_t *const at[3]) {
+    lierne_samples_lists home = {.size = sizeof home}, there = {.size = sizeof there};
+    CHECK_OK(lierne_samples_get_lists(&home, samples, LIERNE_SAMPLES_HOME));
+    CHECK_OK(lierne_samples_get_lists(&there, samples, LIERNE_SAMPLES_DISPATCHED));
+    int64_t n = fill_rows(at[0], home.items, home.nitems, step) * WIDE;
+    CHECK_OK(lierne_plan_forward(plan, at[1], at[0], NULL));
+    int64_t m = fill_rows(at[2], there.items, there.nitems, step) * WIDE;
+    CHECK(memcmp(at[1], at[2], (size_t)m * sizeof **at) == 0, "step %d: dispatched rows", step);
+    memset(at[2], 0, (size_t)n * sizeof **at);
+    CHECK_OK(lierne_plan_adjoint(plan, at[2], at[1], NULL));
+    CHECK(memcmp(at[2], at[0], (size_t)n * sizeof **at) == 0, "step %d: rows at home", step);
+}
+
+/* In memory of the context, in memory of this test, and in both by turns. */
+static void run_long_rows(lierne_context *context) {
+    const lierne_samples_tensor tensor = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, WIDE};
+    const lierne_samples_spec spec = {.size = sizeof spec,
+                                      .max_local_items = LOCAL,
+                                      .ncosts = 1,
+                                      .max_rows = MOST_LONG,
+                                      .ntensors = 1,
+                                      .tensors = &tensor};
+    lierne_samples *samples = NULL;
+    lierne_plan *plan = NULL;
+    int64_t *at[2][3];
+    CHECK_OK(lierne_samples_create(&samples, context, &spec));
+    CHECK_OK(lierne_samples_get_plan(&plan, samples, 0));
+    for (int k = 0; k < 3; k++) {
+        void *memory;
+        CHECK_OK(lierne_context_alloc(&memory, context, MOST_LONG * WIDE * sizeof **at[0]));
+        at[0][k] = memory;
+        at[1][k] = test_buffer(MOST_LONG * WIDE * sizeof **at[0]);
+    }
+    for (int step = 0; step < 12; step++) {
+        int64_t cost[LOCAL];
+        for (int j = 0; j < LOCAL; j++) {
+            cost[j] = long_rows(test_rank * LOCAL + j, step);
+        }
+        const lierne_items items = {.size = sizeof items,
+                                    .nitems = LOCAL - step % 2,
+                                    .ncosts = 1,
+                                    .cost = cost};
+        lierne_balance_spec balance = LIERNE_BALANCE_SPEC_INIT;
+        balance.mode = step % 3 ? LIERNE_BALANCE_LPT : LIERNE_BALANCE_SHED;
+        CHECK_OK(step % 2 ? LIERNE_OK : lierne_samples_update(samples, &items, &balance, NULL));
+        move_long(samples, plan, step / 2 * 2,
+                  step % 4 < 2   ? at[0]
+                  : step % 4 < 3 ? at[1]
+                                 : (int64_t *const[]){at[0][0], at[1][1], at[0][2]});
+    }
+    CHECK_OK(lierne_samples_destroy(samples));
+    for (int k = 0; k < 3; k++) {
+        CHECK_OK(lierne_context_dealloc(context, at[0][k]));
+    }
+}
+
 static void run_same_errors(lierne_context *context) {
     lierne_plan *plan;
     lierne_samples *samples = create_samples(context, &plan);
@@ -120,6 +196,7 @@ static void run(lierne_context *context) {
     run_steps(context, 1);
     run_steps(context, 2);
     run_without_memory(context);
+    run_long_rows(context);
     run_same_errors(context);
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT, .check = 1};
     lierne_context *checking = NULL;

@@ -376,6 +376,15 @@ static void release(void *self, size_t slot) {
     lierne_shm_release(&((batch *)self)->messages[slot]);
 }
 
+static bool find_place(const void *self, uint64_t *place, const void *at, size_t bytes) {
+    return lierne_segment_find(&((const batch *)self)->shm->own, at, bytes, place);
+}
+
+static const void *reach_place(const void *self, size_t slot, uint64_t place, size_t bytes) {
+    lierne_shm_peer *peer = ((const batch *)self)->messages[slot].peer;
+    return lierne_segment_address(&peer->segment, place, bytes);
+}
+
 static bool wait_step(void *self) {
     lierne_shm *shm = self;
     return lierne_bell_wait(&shm->bell, shm->own.head);
@@ -406,7 +415,10 @@ static void free_memory(void *self, void *memory) {
 
 static const lierne_transport_connects connects = {.describe = describe_line,
                                                    .connect = connect_ends};
-static const lierne_transport_exposes exposes = {.exposed = exposed, .release = release};
+static const lierne_transport_exposes exposes = {.exposed = exposed,
+                                                 .release = release,
+                                                 .find = find_place,
+                                                 .reach = reach_place};
 static const lierne_transport_memory memory = {.alloc = alloc, .free = free_memory};
 static const lierne_transport_shares shares = {.create = lierne_shm_shared_create,
                                                .open = lierne_shm_shared_open,

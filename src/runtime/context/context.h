@@ -226,6 +226,10 @@ struct lierne_heap *lierne_context_heap(const lierne_context *context);
  * for a device. quiet, here and below: as of lierne_lifetime_find. */
 lierne_status lierne_context_alloc_scratch(void **out, lierne_context *context, int64_t bytes);
 void lierne_context_free_scratch(lierne_context *context, void *memory, bool quiet);
+/* The same in a window whose peers can read it, where a transport has one with space: *window. */
+lierne_status lierne_context_alloc_shown(void **out, bool *window, lierne_context *context,
+                                         int64_t bytes);
+void lierne_context_free_shown(lierne_context *context, void *memory, bool window, bool quiet);
 /* context_kept.c. Memory of the kind of buffers, or of its alloc_host. Where it lives as long as
  * the context, the context uses again what is freed, and frees it at its end (drop_kept).
  * reserve_kept: with the context, so that plans leave nothing on the heap. */

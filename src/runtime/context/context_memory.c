@@ -60,6 +60,28 @@ lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t b
     return status;
 }
 
+lierne_status lierne_context_alloc_shown(void **out, bool *window, lierne_context *context,
+                                         int64_t bytes) {
+    const lierne_carrier *carrier = provider(context);
+    lierne_context_enter(context);
+    *window = carrier &&
+              carrier->transport->memory->alloc(carrier->self, out, (size_t)bytes) == LIERNE_OK;
+    lierne_context_leave(context);
+    return *window ? LIERNE_OK : lierne_context_alloc_scratch(out, context, bytes);
+}
+
+/* What a peer may still read is the window's, and ends with it. */
+void lierne_context_free_shown(lierne_context *context, void *memory, bool window, bool quiet) {
+    if (!window) {
+        lierne_context_free_scratch(context, memory, quiet);
+    } else if (lierne_lifetime_find(NULL, quiet) == LIERNE_LIFETIME_USE) {
+        const lierne_carrier *carrier = provider(context);
+        lierne_context_enter(context);
+        carrier->transport->memory->free(carrier->self, memory);
+        lierne_context_leave(context);
+    }
+}
+
 static bool release_memory(lierne_context *context, void *data) {
     size_t i = 0;
     while (i < context->memories.count && context->memories.at[i].data != data) {

@@ -216,6 +216,7 @@ typedef struct lierne_execution_memory {
     char *at;
     int64_t reserved;
     int64_t capacity;
+    bool window; /* it is in one that peers read */
 } lierne_execution_memory;
 
 struct lierne_execution {

@@ -20,14 +20,6 @@ static const char *start_of(const lierne_execution *e, const lierne_coalesced_me
     return base ? base + (size_t)offset * segment->subroute->size : NULL;
 }
 
-void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
-                                   const lierne_part *part) {
-    const lierne_message *message = segment->message;
-    e->context->memory->copy_blocks((size_t)e->cursor.arriving, segment->subroute->size,
-                                    segment->subroute->base[message->buffer], message->blocks.at,
-                                    message->blocks.count, part->base, part->blocks, part->nblocks);
-}
-
 /* From the sender's buffers into those of this rank, unless the transport has done so, or sums read
  * them there. */
 static void copy_exposed(const lierne_execution *e, const lierne_coalesced_message *m) {

@@ -1,4 +1,5 @@
-/* Packing the blocks of a message one behind another, and unpacking them. */
+/* Packing the blocks of a message one behind another, and unpacking them; copying them from where
+ * the sender has them. */
 #include "runtime/execute/execution.h"
 
 void lierne_execution_pack(const lierne_execution *e, const lierne_coalesced_message *m,
@@ -23,4 +24,12 @@ void lierne_execution_pack(const lierne_execution *e, const lierne_coalesced_mes
         }
         staged += (size_t)message->elements * subroute->size;
     }
+}
+
+void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   const lierne_part *part) {
+    const lierne_message *message = segment->message;
+    e->context->memory->copy_blocks((size_t)e->cursor.arriving, segment->subroute->size,
+                                    segment->subroute->base[message->buffer], message->blocks.at,
+                                    message->blocks.count, part->base, part->blocks, part->nblocks);
 }

@@ -309,7 +309,8 @@ static void drop_execution(lierne_activity *activity) {
     lierne_mem_free(e->messages.at);
     lierne_mem_free(e->phases.at);
     lierne_mem_free(e->pipelines.at);
-    lierne_context_free_scratch(e->context, e->memory.at, quiet || e->memory.reserved == 0);
+    lierne_context_free_shown(e->context, e->memory.at, e->memory.window,
+                              quiet || e->memory.reserved == 0);
     if (e->host.at) {
         lierne_context_free_kept(e->context, e->host.at, true, quiet);
     }

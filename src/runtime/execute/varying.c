@@ -1,14 +1,29 @@
 /* See varying.h.
  *
- * Messages: a stamp of two words and the packed blocks; that of the ring, a stamp of four. All are
- * single bytes in a row, for every transport. What a transport exposes is unpacked from where the
- * sender has packed it. */
+ * Messages: a head with a stamp of two words, and the packed blocks; that of the ring, a stamp of
+ * four. All are single bytes in a row, for every transport. What a transport exposes is unpacked
+ * from where the sender has packed it. Where the sender's buffer is in its window too, the message
+ * is as long but has the list of its blocks there, and the receiver copies from them: rows are
+ * copied once. The receiver cannot know that list, nor the sender which memory the next call has.
+ */
 #include "runtime/execute/execution.h"
 #include "runtime/memory/host.h"
 
 #include <string.h>
 
-enum { HEAD = 2 * sizeof(int64_t), RING = LIERNE_STAMP_WORDS * sizeof(int64_t) };
+/* The begin of a message. */
+typedef struct head {
+    int64_t stamp[2];
+    uint64_t place;  /* in the sender's window, where its blocks are counted from */
+    int64_t nblocks; /* 0: they are packed */
+} head;
+enum {
+    STAMP = 2 * sizeof(int64_t),
+    HEAD = sizeof(head),
+    RING = LIERNE_STAMP_WORDS * sizeof(int64_t)
+};
+/* Bytes: shorter messages are packed, and those whose blocks are shorter on average. */
+enum { LEAST_SHOWN = 4 << 10, LEAST_BLOCK = 512 };
 
 lierne_status lierne_execution_can_vary(const lierne_context *context) {
     if (context->stream_driver || context->memory != &lierne_host_memory) {
@@ -53,7 +68,8 @@ lierne_status lierne_varying_reserve(lierne_execution *e) {
     void *memory;
     e->memory.reserved = e->memory.capacity =
         scratch_bytes(e) + lierne_execution_align(elements * (int64_t)e->subroutes[0].size + heads);
-    LIERNE_TRY(lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
+    LIERNE_TRY(
+        lierne_context_alloc_shown(&memory, &e->memory.window, e->context, e->memory.reserved));
     e->memory.at = memory;
     LIERNE_TRY(lierne_alloc(&e->frames, e->messages.count, sizeof *e->frames));
     for (size_t i = 0; i < e->messages.count; i++) {
@@ -94,18 +110,62 @@ void lierne_execution_vary(lierne_execution *e) {
     }
 }
 
+static lierne_range range_of(const lierne_block *blocks, size_t n) {
+    lierne_range range = {0, 0};
+    for (size_t b = 0; b < n; b++) {
+        lierne_range_extend(&range, &blocks[b]);
+    }
+    return range;
+}
+
+/* Puts the blocks in place of what is in them; false where the receiver cannot read them there. */
+static bool show_blocks(const lierne_execution *e, const lierne_coalesced_message *m, head *h) {
+    const lierne_execution_batch *batch = &e->batches[m->batch];
+    const lierne_transport_exposes *exposes = batch->transport->exposes;
+    const lierne_segment *segment = &e->segments.at[m->first];
+    const lierne_blocks *blocks = &segment->message->blocks;
+    size_t size = segment->subroute->size, bytes = (size_t)m->bytes - HEAD;
+    char *staged = e->memory.at + m->staging;
+    if (!exposes || !e->memory.window || segment->message->buffer != LIERNE_BUFFER_IN ||
+        bytes < LEAST_SHOWN || bytes / LEAST_BLOCK < blocks->count) {
+        return false;
+    }
+    const lierne_range range = range_of(blocks->at, blocks->count);
+    const char *base = lierne_execution_readable(segment->subroute, LIERNE_BUFFER_IN);
+    if (!exposes->find(batch->batch, &h->place, base + (size_t)range.first * size,
+                       (size_t)(range.end - range.first) * size)) {
+        return false;
+    }
+    lierne_block *shown = (lierne_block *)(void *)(staged + HEAD);
+    for (size_t b = 0; b < blocks->count; b++) {
+        shown[b] = blocks->at[b];
+        shown[b].offset -= range.first;
+    }
+    h->nblocks = (int64_t)blocks->count;
+    return true;
+}
+
 void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
     char *staged = e->memory.at + m->staging;
-    if (!e->batches[m->batch].postings[m->slot].receives) {
-        memcpy(staged, e->varying->stamp, is_ring(m) ? RING : HEAD);
+    if (e->batches[m->batch].postings[m->slot].receives) {
+        return;
+    }
+    if (is_ring(m)) {
+        memcpy(staged, e->varying->stamp, RING);
+        return;
+    }
+    head h = {.nblocks = 0};
+    memcpy(h.stamp, e->varying->stamp, STAMP);
+    if (!show_blocks(e, m, &h)) {
         lierne_execution_pack(e, m, staged + HEAD, false);
     }
+    memcpy(staged, &h, sizeof h);
 }
 
 static lierne_status compare_stamps(const lierne_execution *e, int peer, const int64_t *theirs,
                                     bool whole) {
     const int64_t *own = e->varying->stamp;
-    if (memcmp(own, theirs, whole ? RING : HEAD) == 0) {
+    if (memcmp(own, theirs, whole ? RING : STAMP) == 0) {
         return LIERNE_OK;
     }
     if (!whole) {
@@ -124,6 +184,34 @@ static lierne_status compare_stamps(const lierne_execution *e, int peer, const i
         (long long)theirs[LIERNE_STAMP_TOKENS]);
 }
 
+/* From the blocks of the sender, which it counts from a place of its window. */
+static lierne_status copy_shown(const lierne_execution *e, const lierne_coalesced_message *m,
+                                const head *h, const char *staged) {
+    const lierne_execution_batch *batch = &e->batches[m->batch];
+    const lierne_segment *segment = &e->segments.at[m->first];
+    lierne_part part = {.size = segment->subroute->size,
+                        .blocks = (const lierne_block *)(const void *)(staged + HEAD),
+                        .nblocks = (size_t)h->nblocks};
+    size_t bytes = (size_t)range_of(part.blocks, part.nblocks).end * part.size;
+    part.base = batch->transport->exposes->reach(batch->batch, m->slot, h->place, bytes);
+    if (!part.base) {
+        return LIERNE_ERR_TRANSPORT;
+    }
+    lierne_execution_copy_segment(e, segment, &part);
+    return LIERNE_OK;
+}
+
+static lierne_status unpack(const lierne_execution *e, const lierne_coalesced_message *m,
+                            const char *staged) {
+    head h;
+    memcpy(&h, staged, sizeof h);
+    if (h.nblocks > 0) {
+        return copy_shown(e, m, &h, staged);
+    }
+    lierne_execution_pack(e, m, (char *)staged + HEAD, true);
+    return LIERNE_OK;
+}
+
 lierne_status lierne_varying_deliver(const lierne_execution *e, size_t message) {
     const lierne_coalesced_message *m = &e->messages.at[message];
     const lierne_execution_batch *batch = &e->batches[m->batch];
@@ -131,10 +219,10 @@ lierne_status lierne_varying_deliver(const lierne_execution *e, size_t message) 
     const lierne_part *shown = exposes ? exposes->exposed(batch->batch, m->slot) : NULL;
     char *staged = shown ? (char *)shown->base + shown->blocks->offset : e->memory.at + m->staging;
     int64_t stamp[LIERNE_STAMP_WORDS];
-    memcpy(stamp, staged, is_ring(m) ? RING : HEAD);
+    memcpy(stamp, staged, is_ring(m) ? RING : STAMP);
     lierne_status status = compare_stamps(e, m->peer, stamp, is_ring(m));
-    if (status == LIERNE_OK) {
-        lierne_execution_pack(e, m, staged + HEAD, true);
+    if (status == LIERNE_OK && !is_ring(m)) {
+        status = unpack(e, m, staged);
     }
     if (shown) {
         exposes->release(batch->batch, m->slot);

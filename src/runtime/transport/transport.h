@@ -94,6 +94,11 @@ typedef struct lierne_transport_exposes {
      * message of each call. */
     const lierne_part *(*exposed)(void *batch, size_t slot);
     void (*release)(void *batch, size_t slot);
+    /* Other memory of the sender's window, for as long as it has not completed a send. find:
+     * whether bytes of this rank's are in its window, and at which place. reach: that place of the
+     * sender of a receive that exposed shows; NULL: it cannot be mapped, with the message. */
+    bool (*find)(const void *batch, uint64_t *place, const void *at, size_t bytes);
+    const void *(*reach)(const void *batch, size_t slot, uint64_t place, size_t bytes);
 } lierne_transport_exposes;
 
 /* What is sent goes into windows, memory of its own that peers read; of a transport that connects
