@@ -191,7 +191,8 @@ typedef struct lierne_samples_spec {
 
 /* Plans the movement of samples. Collective over the context; rank i of an assignment is the i-th
  * of its ranks, which need not follow one another. No items exist before the first update. Memory
- * is in proportion to the capacities of all ranks together. Destroy with lierne_samples_destroy,
+ * is in proportion to the capacities of all ranks together; over shared memory, staging for
+ * max_rows is taken at once, in memory that the ranks share. Destroy with lierne_samples_destroy,
  * before the context. If any rank fails, every rank gets the same error, and *out is NULL.
  * Errors: INVALID (NULL, size, a field out of its range); OVERFLOW (all items, segments or bytes of
  * all ranks exceed 2^60); UNSUPPORTED (a context for device memory, or a transport that cannot
