@@ -110,9 +110,11 @@ typedef struct lierne_redistribute_spec {
     /* For packed sequences (lierne/packing.h) whose segments change: lierne_plan_update_segments.
      * The most segments, and the most rows of the packed axis in the buffer of any rank. Memory
      * that other ranks reach cannot grow, so planning reserves what these need: staging slots for
-     * all rows that a rank sends and receives, and lists in proportion to the segments. Both or
-     * neither; 0: the segments never change. Such a plan moves as DIRECT, its messages are packed,
-     * and it can only be executed by itself: it cannot be coalesced, composed or transposed. */
+     * all rows that a rank sends and receives, over shared memory taken at once in memory that
+     * the ranks share, and lists in proportion to the segments. Both or neither; 0: the segments
+     * never change. Such a plan moves as DIRECT, its messages are packed, or read where the sender
+     * has them, and it can only be executed by itself: it cannot be coalesced, composed or
+     * transposed. */
     int64_t max_segments;
     int64_t max_rows;
     /* The most ranks with which any rank exchanges messages in a direction; 0: any number. Every
