@@ -118,6 +118,7 @@ typedef struct lierne_bridge_spec {
     lierne_group *group;          /* see lierne/group.h (Domains); NULL: the context's own domain */
     int max_peers; /* as in lierne_redistribute_spec (lierne/redistribute.h); 0 with shared_output
                       or variable_rows */
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_bridge_spec;
 /* A spec without a sequence axis; all other fields are zero, their defaults. */
 #define LIERNE_BRIDGE_SPEC_INIT                                                                    \

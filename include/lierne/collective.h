@@ -72,6 +72,7 @@ typedef struct lierne_all_gather_spec {
     lierne_dtype dtype;
     int max_inflight;    /* requests in flight per direction, 1 to 64; 0: 1 */
     lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
+    const char *name;    /* see lierne/plan.h (Names); NULL: none */
 } lierne_all_gather_spec;
 
 typedef struct lierne_reduce_scatter_spec {
@@ -84,6 +85,7 @@ typedef struct lierne_reduce_scatter_spec {
     lierne_reduction reduction; /* LIERNE_REDUCTION_AVG: of a floating-point dtype */
     int max_inflight;
     lierne_group *group;
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_reduce_scatter_spec;
 
 typedef struct lierne_all_reduce_spec {
@@ -96,6 +98,7 @@ typedef struct lierne_all_reduce_spec {
     lierne_collective_algorithm algorithm;
     int max_inflight;
     lierne_group *group;
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_all_reduce_spec;
 
 typedef struct lierne_broadcast_spec {
@@ -108,6 +111,7 @@ typedef struct lierne_broadcast_spec {
     lierne_collective_algorithm algorithm;
     int max_inflight;
     lierne_group *group;
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_broadcast_spec;
 
 /* Without send_counts every rank sends count elements to every rank, itself included. With
@@ -124,8 +128,9 @@ typedef struct lierne_all_to_all_spec {
     lierne_dtype dtype;
     int max_inflight;
     lierne_group *group;
-    int max_peers; /* as in lierne_redistribute_spec (lierne/redistribute.h), of the ranks of the
-                      list; with send_counts ranks relay unless n - 1 is at most max_peers */
+    int max_peers;    /* as in lierne_redistribute_spec (lierne/redistribute.h), of the ranks of the
+                         list; with send_counts ranks relay unless n - 1 is at most max_peers */
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_all_to_all_spec;
 
 typedef struct lierne_barrier_spec {
@@ -134,6 +139,7 @@ typedef struct lierne_barrier_spec {
     int nranks;
     int max_inflight;
     lierne_group *group;
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_barrier_spec;
 
 /* Errors: as at the top. */

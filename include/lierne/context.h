@@ -99,6 +99,8 @@ typedef struct lierne_context_spec {
                            without members and for lierne_sim_create, where it is known. */
     const lierne_links *links; /* NULL: links inside a node cost nothing, those to other nodes 20 us
                                   and 50 GB/s. The same on every rank. Copied */
+    const char *name;          /* of the context, for messages, logs and metrics; NULL: none. See
+                                  LIERNE_MAX_NAME (lierne/status.h). The same on every rank. Copied */
 } lierne_context_spec;
 
 /* Creates a context of a world of one rank, or with one member of a larger world. Not collective.
@@ -182,6 +184,10 @@ LIERNE_API lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size
  * -1 for NULL. Not collective. */
 LIERNE_API int lierne_context_get_rank(const lierne_context *context);
 LIERNE_API int lierne_context_get_world_size(const lierne_context *context);
+
+/* The name that the spec gave the context, which owns it; NULL without one, and for NULL. Not
+ * collective. */
+LIERNE_API const char *lierne_context_get_name(const lierne_context *context);
 
 /* The members of a context: their number (-1 for NULL), the rank of member i (-1 if there is none),
  * and the place of a rank in their order (-1 if it is no member, or for NULL). Without a list in

@@ -36,6 +36,7 @@ typedef struct lierne_grid_spec {
     const int64_t *sizes;     /* ndims sizes, each at least 1 */
     int64_t rank_offset;      /* first rank of the grid, at least 0 */
     int64_t world_size;       /* ranks of the world, 1 to LIERNE_MAX_RANKS */
+    const char *name; /* of the grid, for messages; NULL: none. See LIERNE_MAX_NAME. Copied */
 } lierne_grid_spec;
 
 /* How to add a view to a grid. Set size to sizeof(lierne_view_spec) and the rest to zero first. */
@@ -70,6 +71,9 @@ LIERNE_API void lierne_grid_destroy(lierne_grid *grid);
  * UNKNOWN_DIM (not in `with`, then not in the view) and MEMBERSHIP; NO_MEMORY. The grid is
  * unchanged on failure. */
 LIERNE_API lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *spec);
+
+/* The name that the spec gave the grid, which owns it; NULL without one, and for NULL. */
+LIERNE_API const char *lierne_grid_get_name(const lierne_grid *grid);
 
 /* Number of ranks, first rank, number of ranks of the world; -1 for a NULL grid. */
 LIERNE_API int lierne_grid_get_size(const lierne_grid *grid);

@@ -43,6 +43,7 @@ typedef struct lierne_halo_spec {
     int keep_ghosts;     /* nonzero: the adjoint leaves ghost rows as the swaps left them */
     int max_inflight;    /* requests in flight per direction, 1 to 64; 0: 1 */
     lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
+    const char *name;    /* see lierne/plan.h (Names); NULL: none */
 } lierne_halo_spec;
 #define LIERNE_HALO_SPEC_INIT                                                                      \
     { .size = sizeof(lierne_halo_spec), .width = 1 }

@@ -56,7 +56,8 @@ typedef struct lierne_packed_bridge_spec {
     int64_t max_segments;
     int64_t max_rows;
     int64_t max_runs;
-    int max_peers; /* as in lierne_redistribute_spec */
+    int max_peers;    /* as in lierne_redistribute_spec */
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_packed_bridge_spec;
 
 /* Plans a packed bridge. Collective over the context: every rank calls with the same spec. If any

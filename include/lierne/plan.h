@@ -32,6 +32,11 @@
  * NaNs went in: F64 0x7ff8000000000000, F32 0x7fc00000, BF16 0x7fc0, F16 0x7e00. An element with a
  * single contribution that nothing divides is a copy.
  *
+ * Names. The spec of every planner has a name, the same on every rank (else MISMATCH), for people:
+ * errors, dumps, logs, traces, summaries (lierne/summary.h) and reports of hangs then say "forward
+ * 7 of plan 3 'vision to llm'". LIERNE_MAX_NAME (lierne/status.h) says what a name may be; it is
+ * copied.
+ *
  * Thread safety: that of the context (lierne/context.h). A plan, its requests and everything made
  * from it are used by one thread at a time. Functions that take a const plan and are marked "not
  * collective" only read it. */
@@ -124,6 +129,12 @@ LIERNE_API const char *lierne_plan_get_memory_kind(const lierne_plan *plan);
 /* The number by which messages, dumps and traces name the plan ("forward 6 of plan 3"): the same on
  * every rank, higher for later plans of a context, 0 over self; -1 for NULL. Not collective. */
 LIERNE_API int lierne_plan_get_number(const lierne_plan *plan);
+
+/* The name that the spec gave the plan, which owns it; NULL without one, and for NULL. A
+ * transposed, flattened or restricted plan has the name of its plan; a composed one, and one made
+ * from text, have none. Not collective.
+ */
+LIERNE_API const char *lierne_plan_get_name(const lierne_plan *plan);
 
 /* Number of elements of this rank's input and output buffer in a direction. The adjoint's input is
  * the gradient of the forward's output. in or out may be NULL. Not collective. Errors: INVALID
@@ -219,6 +230,7 @@ typedef struct lierne_retyped_spec {
                            the adjoint's out; 0: width. May differ between ranks */
     int64_t out_stride; /* the same in the forward's out and the adjoint's in */
     int max_inflight;   /* requests in flight per direction, 1 to 64; 0: as many as `like` */
+    const char *name;   /* see lierne/plan.h (Names); NULL: none */
 } lierne_retyped_spec;
 #define LIERNE_RETYPED_SPEC_INIT                                                                   \
     { .size = sizeof(lierne_retyped_spec), .width = 1 }

@@ -127,6 +127,7 @@ typedef struct lierne_redistribute_spec {
      * peers come and go, ranks relay unless n - 1 is at most max_peers. Planning takes about
      * 2 sqrt(n) times as long. lierne_report says what became of it. */
     int max_peers;
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. If any
@@ -219,6 +220,7 @@ typedef struct lierne_set_spec {
     const int64_t *dst_offsets;
     int max_inflight;    /* requests in flight at once per direction; 0 means 1 */
     lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
+    const char *name;    /* see lierne/plan.h (Names); NULL: none */
 } lierne_set_spec;
 
 /* The route of one rank that moves a set forward; of the adjoint where src and dst, and the

@@ -185,6 +185,7 @@ typedef struct lierne_samples_spec {
     int ntensors;              /* 1 to LIERNE_MAX_SAMPLES_TENSORS */
     const lierne_samples_tensor *tensors;
     int max_inflight; /* requests in flight at once per tensor and direction; 0 means 1 */
+    const char *name; /* of its plans (lierne/plan.h, Names); NULL: none */
 } lierne_samples_spec;
 
 #define LIERNE_MAX_SAMPLES_TENSORS 16

@@ -83,6 +83,7 @@ typedef struct lierne_graph_spec {
      * rank has as its source. What this rank computes for them is not sent to their owner. */
     int remote_targets;
     lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
+    const char *name;    /* see lierne/plan.h (Names); NULL: none */
 } lierne_graph_spec;
 #define LIERNE_GRAPH_SPEC_INIT                                                                     \
     { .size = sizeof(lierne_graph_spec), .width = 1 }
@@ -106,6 +107,7 @@ typedef struct lierne_references_spec {
     int keep_ghosts;
     int max_inflight;
     lierne_group *group;
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
 } lierne_references_spec;
 #define LIERNE_REFERENCES_SPEC_INIT                                                                \
     { .size = sizeof(lierne_references_spec), .width = 1 }

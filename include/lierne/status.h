@@ -24,6 +24,10 @@ extern "C" {
 #define LIERNE_VERSION_PATCH  0
 #define LIERNE_VERSION_STRING "0.1.0"
 
+/* Names that specs give to contexts, grids and plans: 1 to LIERNE_MAX_NAME bytes of UTF-8 without
+ * control characters. Names need not differ. */
+#define LIERNE_MAX_NAME 128
+
 /* The table of statuses: X(name, number, paragraph). The enum, lierne_status_name,
  * lierne_status_text and docs/errors.md are made from it. */
 #define LIERNE_STATUS_TABLE(X)                                                                     \

@@ -52,6 +52,9 @@ LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *forma
 /* Errors: INVALID ("NAME is NULL") if it is. */
 lierne_status lierne_check_set(const void *value, const char *name);
 
+/* The name that a spec gives what it makes; NULL: none. Errors: INVALID (see LIERNE_MAX_NAME). */
+lierne_status lierne_check_name(const char *name);
+
 /* The text of the thread's message, without the function's name: to be kept or sent, for
  * lierne_set_error on another thread or rank, or in a later call. */
 LIERNE_PRIVATE const char *lierne_error_text(void);

@@ -125,3 +125,19 @@ bool lierne_deadline_passed(lierne_deadline *deadline, double now) {
     }
     return now > deadline->at;
 }
+
+lierne_status lierne_check_name(const char *name) {
+    size_t length = 0;
+    int n = 1;
+    while (name && name[length] && n > 0 && length <= LIERNE_MAX_NAME) {
+        unsigned char c = (unsigned char)name[length];
+        n = c < 0x20 || c == 0x7F ? 0 : lierne_utf8_length(name + length);
+        length += (size_t)n;
+    }
+    return !name || (length > 0 && length <= LIERNE_MAX_NAME && n > 0)
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
+                             "name is '%.40s', must be 1 to %d bytes of UTF-8 without control "
+                             "characters",
+                             name, LIERNE_MAX_NAME);
+}

@@ -220,6 +220,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                                           .counts = found[COUNTS],
                                           .require_divisible = found[DIVISIBLE]};
     bridge->name = lierne_config_bridge_name(r, nodes->name);
+    bridge->spec.name = bridge->name;
     read_ends(r, nodes, bridge);
     lierne_config_read_tensor(r, nodes, bridge);
     if (found[PLACEMENTS]) {

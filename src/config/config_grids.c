@@ -86,10 +86,12 @@ static void check_order(lierne_reader *r, const lierne_json_node *order,
 /* Makes the grid that was read; NULL if it is none. */
 static lierne_grid *make_grid(lierne_reader *r, const lierne_json_node *order,
                               const lierne_json_node *shape, const lierne_json_node *offset,
-                              int64_t world) {
+                              int64_t world, const char *name) {
     lierne_config_dims dims;
     lierne_grid *grid = NULL;
-    lierne_grid_spec spec = {.size = sizeof spec, .world_size = world};
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .world_size = world,
+                             .name = lierne_check_name(name) == LIERNE_OK ? name : NULL};
     bool ok = !offset || lierne_config_integer(r, offset, 0, LIERNE_MAX_RANKS, &spec.rank_offset);
     ok &= lierne_config_read_dims(r, order, shape, &dims);
     if (!ok) {
@@ -119,7 +121,8 @@ static void read_grid(lierne_reader *r, const lierne_json_node *node, int64_t wo
     lierne_config_grid_entry entry = {0};
     lierne_config_name(r, node, true, LIERNE_CONFIG_FREE_NAME);
     if (lierne_config_object(r, node, keys, KEYS, found)) {
-        entry.grid = make_grid(r, found[ORDER], found[SHAPE], found[OFFSET], world);
+        entry.grid =
+            make_grid(r, found[ORDER], found[SHAPE], found[OFFSET], world, lierne_json_key(node));
     }
     check_heads(r, found[HEADS], entry.grid);
     if (found[VIEWS]) {

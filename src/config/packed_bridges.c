@@ -214,6 +214,7 @@ static void make_specs(lierne_reader *r, const packed_bridge *b) {
     }
     e->bridge.src = e->move.src = e->layouts[0];
     e->bridge.dst = e->move.dst = e->layouts[1];
+    e->bridge.name = e->move.name = e->name;
     accept(r, b, NULL,
            e->has_images
                ? lierne_packed_bridge_check(&e->bridge)

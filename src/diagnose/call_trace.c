@@ -74,21 +74,30 @@ static int64_t time_of(const trace *t, const lierne_entry *e) {
     return lierne_dump_nanoseconds(t->dump, e) - t->context->recorder.begin;
 }
 
-/* "plan 3: bridge"; "plan 3: bridge (2)" where the plan has other tracks. */
+/* "plan 3 'vision': bridge"; "plan 3 'vision': bridge (2)" where the plan has other tracks. */
+static void add_track_name(const trace *t, int plan, const char *kind, int nth) {
+    char name[LIERNE_MAX_NAME + 96], of[LIERNE_MAX_NAME + 4] = "", count[16] = "";
+    const char *label = lierne_dump_find_name(t->dump, plan);
+    if (label) {
+        snprintf(of, sizeof of, " '%s'", label);
+    }
+    if (nth > 1) {
+        snprintf(count, sizeof count, " (%d)", nth);
+    }
+    snprintf(name, sizeof name, "plan %d%s%s%s%s", plan, of, kind ? ": " : "", kind ? kind : "",
+             count);
+    lierne_dump_string(t->text, name);
+}
+
 static void name_track(const trace *t, const track *named, int nth) {
     const lierne_plan *plan = find_plan(t->context, named->plan);
     next_event(t);
     lierne_text_add(t->text,
                     "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-                    "\"args\":{\"name\":\"plan %d",
-                    t->dump->rank, named->id, named->plan);
-    if (plan) {
-        lierne_text_add(t->text, ": %s", plan->parts.kind);
-    }
-    if (nth > 1) {
-        lierne_text_add(t->text, " (%d)", nth);
-    }
-    lierne_text_add(t->text, "\"}}");
+                    "\"args\":{\"name\":",
+                    t->dump->rank, named->id);
+    add_track_name(t, named->plan, plan ? plan->parts.kind : NULL, nth);
+    lierne_text_add(t->text, "}}");
 }
 
 /* The first track of the plan that is free, or a new one. Errors: NO_MEMORY. */
@@ -113,21 +122,24 @@ static void add_time(const trace *t, const char *name, int64_t nanoseconds) {
     lierne_text_microseconds(t->text, nanoseconds);
 }
 
-static void print_name(char name[LIERNE_CALL_TEXT], const lierne_entry *e) {
+static void print_name(char name[LIERNE_CALL_TEXT], const lierne_dump *dump,
+                       const lierne_entry *e) {
     if (e->kind == LIERNE_RECORD_STAGE) {
         snprintf(name, LIERNE_CALL_TEXT, "stage %d", e->stage);
     } else {
-        lierne_record_print(name, e);
+        lierne_record_print(name, dump, e);
     }
 }
 
 static void add_bar(const trace *t, const bar *b) {
     const lierne_entry *e = b->entry;
     char name[LIERNE_CALL_TEXT];
-    print_name(name, e);
+    print_name(name, t->dump, e);
     next_event(t);
-    lierne_text_add(t->text, "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
-                    name, lierne_record_kind_name(e->kind), t->dump->rank, b->track);
+    lierne_text_add(t->text, "{\"name\":");
+    lierne_dump_string(t->text, name);
+    lierne_text_add(t->text, ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
+                    lierne_record_kind_name(e->kind), t->dump->rank, b->track);
     add_time(t, "ts", b->begin);
     add_time(t, "dur", b->end - b->begin);
     lierne_text_add(t->text,

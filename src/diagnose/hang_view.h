@@ -71,7 +71,8 @@ bool lierne_hang_first_difference(int64_t *place, int *rank, const lierne_hang_c
 
 /* report.c. Adds what was found. */
 void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne_hang_context *c);
-/* "forward 4 of plan 3" */
-void lierne_hang_print_operation(lierne_text *text, const lierne_hang_operation *operation);
+/* "forward 4 of plan 3", with the name that the dump has of the plan. */
+void lierne_hang_print_operation(lierne_text *text, const lierne_dump *dump,
+                                 const lierne_hang_operation *operation);
 
 #endif

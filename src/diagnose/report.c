@@ -9,13 +9,14 @@
     1024 /* of a rank that are searched for an operation: as many as a ring has                    \
           */
 
-void lierne_hang_print_operation(lierne_text *text, const lierne_hang_operation *o) {
+void lierne_hang_print_operation(lierne_text *text, const lierne_dump *dump,
+                                 const lierne_hang_operation *o) {
     char name[LIERNE_CALL_TEXT];
-    lierne_record_print(name, &(lierne_entry){.kind = o->control ? LIERNE_RECORD_CONTROL
-                                                                 : LIERNE_RECORD_CALL,
-                                              .what = o->what,
-                                              .plan = o->plan,
-                                              .number = o->number});
+    const lierne_entry entry = {.kind = o->control ? LIERNE_RECORD_CONTROL : LIERNE_RECORD_CALL,
+                                .what = o->what,
+                                .plan = o->plan,
+                                .number = o->number};
+    lierne_record_print(name, dump, &entry);
     lierne_text_add(text, "%s", name);
 }
 
@@ -24,7 +25,8 @@ static const lierne_hang_view *view_of(const lierne_hang_context *c, int rank) {
     return index < 0 ? NULL : c->at[index];
 }
 
-static void add_awaited(lierne_text *text, const lierne_hang *hang) {
+/* The dump may be any rank's: the plans of a context have the same names on all of them. */
+static void add_awaited(lierne_text *text, const lierne_hang *hang, const lierne_dump *dump) {
     const lierne_hang_operation o = {.control = hang->what == LIERNE_HANG_WHAT_CONTROL,
                                      .what = hang->what == LIERNE_HANG_WHAT_CONTROL
                                                  ? 0
@@ -34,11 +36,11 @@ static void add_awaited(lierne_text *text, const lierne_hang *hang) {
     if (hang->number < 0) {
         lierne_text_add(text, "the creation of the context");
     } else {
-        lierne_hang_print_operation(text, &o);
+        lierne_hang_print_operation(text, dump, &o);
     }
 }
 
-static void add_culprit(lierne_text *text, const lierne_hang *hang) {
+static void add_culprit(lierne_text *text, const lierne_hang *hang, const lierne_dump *dump) {
     static const char *const said[] = {
         [LIERNE_HANG_ABSENT] = "left no dump: it did not begin to create the context; missing in ",
         [LIERNE_HANG_MISSING] = "did not begin ",
@@ -52,7 +54,7 @@ static void add_culprit(lierne_text *text, const lierne_hang *hang) {
         return;
     }
     lierne_text_add(text, "%s", said[hang->kind]);
-    add_awaited(text, hang);
+    add_awaited(text, hang, dump);
     lierne_text_add(text, "\nrank %d waited for %.3f s", hang->waiting, hang->seconds);
     if (hang->stage >= 0) {
         lierne_text_add(text, " in stage %d", hang->stage);
@@ -74,7 +76,7 @@ static void add_difference(lierne_text *text, const lierne_hang *hang,
         }
         lierne_text_add(text, i ? ", " : " ");
         if (found) {
-            lierne_hang_print_operation(text, found);
+            lierne_hang_print_operation(text, &view->dump, found);
         } else {
             lierne_text_add(text, "no call");
         }
@@ -138,7 +140,7 @@ static void add_last(lierne_text *text, const lierne_hang_view *view,
     lierne_text_add(text, "in no call");
     if (last) {
         lierne_text_add(text, "; ended %.3f s before: ", c->at_time - last->ended);
-        lierne_hang_print_operation(text, last);
+        lierne_hang_print_operation(text, &view->dump, last);
     }
     add_operation(text, view, c->at_time);
 }
@@ -155,7 +157,7 @@ static void add_rank(lierne_text *text, const lierne_hang_context *c, int rank) 
         add_last(text, view, c);
     } else {
         lierne_text_add(text, "in ");
-        lierne_hang_print_operation(text, o);
+        lierne_hang_print_operation(text, &view->dump, o);
         if (o->control && *view->dump.doing) {
             lierne_text_add(text, " of %s", view->dump.doing);
         } else if (!o->control) {
@@ -172,7 +174,11 @@ static void add_rank(lierne_text *text, const lierne_hang_context *c, int rank) 
 void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne_hang_context *c) {
     const lierne_hang_view *culprit = view_of(c, hang->rank);
     const lierne_dump *dump = &c->at[0]->dump;
-    add_culprit(text, hang);
+    const char *own = lierne_dump_find_name(dump, LIERNE_RECORDER_OWN_NAME);
+    add_culprit(text, hang, dump);
+    if (own) {
+        lierne_text_add(text, "in context '%s'\n", own);
+    }
     if (hang->kind == LIERNE_HANG_MISMATCH && hang->place >= 0) {
         add_difference(text, hang, c);
     }

@@ -60,11 +60,14 @@ static void add_in_flight(lierne_text *text, const lierne_hang_view *view, doubl
         if (o->control || !isinf(o->ended)) {
             continue;
         }
+        const char *name = lierne_dump_find_name(&view->dump, o->plan);
+        lierne_text_add(text, "%s{\"what\":\"%s\",\"plan\":%d,\"name\":", first ? "" : ",",
+                        lierne_record_name(&entry), o->plan);
+        lierne_dump_string(text, name ? name : "");
         lierne_text_add(text,
-                        "%s{\"what\":\"%s\",\"plan\":%d,\"number\":%lld,\"stage\":%d,"
-                        "\"stages\":%d,\"seconds\":%.6f,\"waits_for\":[",
-                        first ? "" : ",", lierne_record_name(&entry), o->plan, (long long)o->number,
-                        o->stage, o->stages, now - o->begun);
+                        ",\"number\":%lld,\"stage\":%d,\"stages\":%d,\"seconds\":%.6f,"
+                        "\"waits_for\":[",
+                        (long long)o->number, o->stage, o->stages, now - o->begun);
         for (int k = 0; k < o->npeers; k++) {
             lierne_text_add(text, k ? ",%d" : "%d", o->peers[k]);
         }
@@ -87,6 +90,8 @@ static void add_status(lierne_text *text, const lierne_context *context,
                     context->rank, context->members.world, context->members.count,
                     dead ? "dead" : "open", lierne_status_name(context->dead));
     lierne_dump_string(text, dead ? context->dead_message : "");
+    lierne_text_add(text, ",\"name\":");
+    lierne_dump_string(text, context->name ? context->name : "");
     lierne_text_add(text, ",\"transports\":\"%s\",\"timeout\":%.3f,\"calls\":%lld,\"plans\":%zu,",
                     names, context->timeout, (long long)r->calls, context->nplans);
     lierne_text_add(text, "\"groups\":%zu,\"silent\":%.6f,\"in_flight\":[", context->groups.count,

@@ -14,6 +14,7 @@ lierne_status lierne_grid_copy_view(lierne_grid **out, const lierne_grid *grid, 
                                    .names = (const char *const *)v->names,
                                    .sizes = sizes,
                                    .rank_offset = grid->offset,
+                                   .name = grid->name,
                                    .world_size = grid->world};
     return lierne_grid_create(out, &spec);
 }

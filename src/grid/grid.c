@@ -32,6 +32,15 @@ static lierne_status check_dims(const lierne_grid_spec *spec, int64_t *ranks) {
     return LIERNE_OK;
 }
 
+static lierne_status check_all(const lierne_grid_spec *spec, int64_t *ranks) {
+    LIERNE_TRY(check_spec(spec));
+    return check_dims(spec, ranks);
+}
+
+const char *lierne_grid_get_name(const lierne_grid *grid) {
+    return grid ? grid->name : NULL;
+}
+
 lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *given) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
@@ -40,13 +49,15 @@ lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *give
     lierne_grid *grid;
     LIERNE_TRY(lierne_check_set(out, "out"));
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
-    LIERNE_TRY(check_spec(spec));
-    LIERNE_TRY(check_dims(spec, &ranks));
+    LIERNE_TRY(lierne_check_name(spec->name));
+    LIERNE_TRY(lierne_name_grid_error(check_all(spec, &ranks), spec->name));
     LIERNE_TRY(lierne_alloc(&grid, 1, sizeof *grid));
-    lierne_status status =
-        lierne_view_create(&grid->views[0], "base", spec->ndims, spec->names, spec->sizes);
+    lierne_status status = spec->name ? lierne_strdup(&grid->name, spec->name) : LIERNE_OK;
+    status = status == LIERNE_OK ? lierne_view_create(&grid->views[0], "base", spec->ndims,
+                                                      spec->names, spec->sizes)
+                                 : status;
     if (status != LIERNE_OK) {
-        lierne_mem_free(grid);
+        lierne_grid_destroy(grid);
         return status;
     }
     grid->nviews = 1;
@@ -64,6 +75,7 @@ void lierne_grid_destroy(lierne_grid *grid) {
     for (int i = 0; i < grid->nviews; i++) {
         lierne_view_destroy(grid->views[i]);
     }
+    lierne_mem_free(grid->name);
     lierne_mem_free(grid);
 }
 

@@ -19,12 +19,17 @@ typedef struct lierne_view {
 } lierne_view;
 
 struct lierne_grid {
+    char *name; /* or NULL */
     int size;
     int offset;
     int world;
     int nviews;
     lierne_view *views[LIERNE_MAX_VIEWS + 1]; /* 0 is "base" */
 };
+
+/* After an error: the thread's message says of which grid it is, where that has a name. Returns
+ * status. */
+lierne_status lierne_name_grid_error(lierne_status status, const char *name);
 
 /* A view by name (NULL is "base"), or NULL. */
 const lierne_view *lierne_view_find(const lierne_grid *grid, const char *name);

@@ -48,6 +48,12 @@ void lierne_names_list(char *text, size_t size, int count, const char *const *na
     }
 }
 
+lierne_status lierne_name_grid_error(lierne_status status, const char *name) {
+    return status == LIERNE_OK || !name
+               ? status
+               : LIERNE_FAIL(status, "grid '%s': %s", name, lierne_error_text());
+}
+
 lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name) {
     *out = lierne_view_find(grid, name);
     if (*out) {
@@ -59,8 +65,10 @@ lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, 
         names[i] = grid->views[i]->name;
     }
     lierne_names_list(list, sizeof list, grid->nviews, names);
-    return LIERNE_FAIL(LIERNE_ERR_UNKNOWN_VIEW, "view '%s' is not registered; there are: %s", name,
-                       list);
+    return lierne_name_grid_error(LIERNE_FAIL(LIERNE_ERR_UNKNOWN_VIEW,
+                                              "view '%s' is not registered; there are: %s", name,
+                                              list),
+                                  grid->name);
 }
 
 lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,

@@ -204,6 +204,7 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
         name_of(c), plan->decision,
         lierne_execution_captures(plan->requests[c.direction][0].execution, stream)};
     lierne_status mine = check_call(plan, c, request != NULL, &next, *out, in, stream);
+    lierne_plan_name_error(mine, plan->parts.name);
     LIERNE_TRY(c.agreed ? mine
                         : lierne_plan_compare_call(plan->context, mine, &compared, &decision));
     next->decision = decision;
@@ -218,6 +219,7 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
                                                                 ? LIERNE_RECORD_FORWARD
                                                                 : LIERNE_RECORD_ADJOINT,
                                                     .number = (int64_t)next->number,
+                                                    .counter = &plan->counters->sides[c.direction],
                                                     .match = lierne_plan_match_id(plan->decision,
                                                                                   (int)c.direction,
                                                                                   next->number)});

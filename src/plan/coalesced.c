@@ -18,6 +18,7 @@ struct lierne_coalesced {
     lierne_connection *connection; /* of the executions, or NULL */
     int calls[2]; /* ids of the agreements on the calls in flight; -1: not compared */
     int64_t started[2];
+    lierne_counters *counters;
 };
 
 static void drop_coalesced(lierne_coalesced *x) {
@@ -28,6 +29,7 @@ static void drop_coalesced(lierne_coalesced *x) {
     lierne_execution_destroy(x->executions[LIERNE_DIRECTION_ADJOINT]);
     lierne_connection_destroy(x->connection);
     lierne_mem_free(x->plans);
+    lierne_counters_release(x->context, x->counters);
     lierne_mem_free(x);
 }
 
@@ -85,6 +87,7 @@ static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *cont
     LIERNE_TRY(lierne_alloc(&x, 1, sizeof *x));
     *out = x;
     x->context = context;
+    LIERNE_TRY(lierne_counters_find(&x->counters, context, NULL, "coalesced"));
     LIERNE_TRY(lierne_alloc(&x->plans, (size_t)n, sizeof(lierne_plan *)));
     for (; x->n < n; x->n++) {
         x->plans[x->n] = plans[x->n];
@@ -149,6 +152,7 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
         return status;
     }
     x->decision = decision;
+    x->counters->plans++;
     x->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
     lierne_context_add_dependent(context, &x->dependent);
     context->nplans++;
@@ -206,6 +210,7 @@ static void identify(lierne_coalesced *x, lierne_direction d) {
     id.what = d == LIERNE_DIRECTION_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD
                                             : LIERNE_RECORD_COALESCED_ADJOINT;
     id.match = lierne_plan_match_id(x->decision, (int)d, 0);
+    id.counter = &x->counters->sides[d];
     lierne_execution_identify(x->executions[d], id);
 }
 

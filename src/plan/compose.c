@@ -122,6 +122,7 @@ static lierne_status duplicate_sides(lierne_plan_parts *parts, const lierne_plan
 
 static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan) {
     parts->kind = "transposed";
+    parts->name = plan->parts.name;
     parts->max_inflight = plan->parts.max_inflight;
     parts->group = plan->group;
     return duplicate_sides(parts, plan, true);
@@ -131,6 +132,7 @@ static lierne_status copy_plan(lierne_plan_parts *parts, const lierne_plan *plan
                                lierne_group *group) {
     LIERNE_TRY(lierne_plan_check_not_shared(plan, "the plan"));
     parts->kind = plan->parts.kind;
+    parts->name = plan->parts.name;
     parts->group = group;
     parts->no_adjoint = plan->parts.no_adjoint;
     parts->accumulate = plan->parts.accumulate;

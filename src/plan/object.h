@@ -26,8 +26,15 @@ struct lierne_plan {
     char transports[2][64];           /* that serve each direction */
     bool needs_stream[2];             /* a call without one is an error */
     size_t started[2];
-    int held; /* by how many coalesced plans */
+    lierne_counters *counters; /* with the name */
+    int held;                  /* by how many coalesced plans */
 };
+
+/* plan_name.c. Whether the name is one. add_name: a copy of n fields, and the name after them.
+ * Errors: INVALID; NO_MEMORY. */
+lierne_status lierne_plan_check_name(const lierne_plan_parts *parts, int rank);
+lierne_status lierne_plan_add_name(lierne_field **out, const lierne_field *fields, size_t n,
+                                   const char *name);
 
 /* "forward", "adjoint": for messages. */
 extern const char *const lierne_direction_names[2];

@@ -35,6 +35,7 @@ static void drop_plan(lierne_plan *plan) {
         plan->group->nplans--;
     }
     lierne_plan_parts_free(plan->context, &plan->parts);
+    lierne_counters_release(plan->context, plan->counters);
     lierne_mem_free(plan);
 }
 
@@ -160,6 +161,9 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     *parts = (lierne_plan_parts){0};
     *out = plan;
     complete_routes(&plan->parts);
+    LIERNE_TRY(lierne_plan_check_name(&plan->parts, context->rank));
+    LIERNE_TRY(lierne_counters_find(&plan->counters, context, plan->parts.name, plan->parts.kind));
+    plan->parts.name = plan->parts.name ? plan->counters->name : NULL;
     LIERNE_TRY(lierne_plan_parts_check_dtype(&plan->parts, context->rank));
     LIERNE_TRY(enter_group(plan));
     LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_FORWARD, old));
@@ -296,16 +300,18 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
 /* call: of agreeing and connecting, where the other ranks are waited for. */
 static void log_plan(const lierne_plan *plan, const lierne_call *call) {
     const lierne_context *context = plan->context;
+    const char *name = plan->parts.name;
+    const char *const quote[2] = {name ? " '" : "", name ? "'" : ""};
     for (int d = 0; d < 2 && context->log.level >= LIERNE_LOG_INFO; d++) {
         const lierne_plan_side *side = &plan->parts.side[d];
         lierne_route_counts counts = lierne_route_count(side->route);
         int64_t bytes = (int64_t)lierne_dtype_size(plan->parts.dtype);
         lierne_log_write(
             context, LIERNE_LOG_INFO,
-            "plan %d: %s of %s, %s: %lld bytes sent in %lld messages, %lld received in "
+            "plan %d%s%s%s: %s of %s, %s: %lld bytes sent in %lld messages, %lld received in "
             "%lld, %zu stages, over %s; agreed after %.6f s",
-            plan->decision, d ? "adjoint" : "forward", plan->parts.kind,
-            side->balanced ? "balanced" : plan->parts.algorithm[d],
+            plan->decision, quote[0], name ? name : "", quote[1], d ? "adjoint" : "forward",
+            plan->parts.kind, side->balanced ? "balanced" : plan->parts.algorithm[d],
             (long long)(counts.sent * bytes), (long long)counts.sent_messages,
             (long long)(counts.received * bytes), (long long)counts.received_messages,
             (size_t)side->route->stages.count,
@@ -318,15 +324,24 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
                               lierne_plan_parts *parts, const lierne_field *fields,
                               size_t nfields) {
     lierne_plan *plan = NULL;
+    lierne_field *named = NULL;
     bool waits = parts->waits;
+    const char *name = lierne_check_name(parts->name) == LIERNE_OK ? parts->name : NULL;
     int decision;
     if (status == LIERNE_OK) {
         status = make(&plan, context, parts, NULL);
     }
+    if (status == LIERNE_OK && name) {
+        status = lierne_plan_add_name(&named, fields, nfields, name);
+    }
+    lierne_plan_name_error(status, name);
     int64_t call = lierne_context_begin_call(context, "planning", -1, -1);
-    status = decide(context, waits, status, plan, fields, nfields, &decision);
+    status = decide(context, waits, status, plan, named ? named : fields, nfields + (named != NULL),
+                    &decision);
     lierne_context_end_call(context, call, status);
+    lierne_mem_free(named);
     if (status != LIERNE_OK) {
+        lierne_plan_name_error(status, name);
         lierne_plan_parts_free(context, parts);
         if (plan) {
             drop_plan(plan);
@@ -337,6 +352,8 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     plan->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
     lierne_context_add_dependent(context, &plan->dependent);
     context->nplans++;
+    plan->counters->plans++;
+    lierne_recorder_set_name(&context->recorder, decision, plan->parts.name);
     log_plan(plan, &context->calls[call % LIERNE_CALLS]);
     *out = plan;
     return LIERNE_OK;
@@ -423,16 +440,20 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     bool waits = parts->waits;
     int decision;
     parts->group = plan->group;
+    parts->name = plan->parts.name;
     if (status == LIERNE_OK) {
         status = make(&next, context, parts, plan);
     }
+    lierne_plan_name_error(status, plan->parts.name);
     int64_t call = lierne_context_begin_call(context, "planning again", -1, plan->decision);
     status = decide(context, waits, status, next, fields, nfields, &decision);
     lierne_context_end_call(context, call, status);
+    lierne_plan_name_error(status, plan->parts.name);
     if (status == LIERNE_OK) {
         swap_parts(plan, next);
         keep_memory(plan, next);
         plan->decision = decision;
+        lierne_recorder_set_name(&context->recorder, decision, plan->parts.name);
         if (!plan->parts.saved_spec) {
             plan->parts.saved_spec = next->parts.saved_spec;
             next->parts.saved_spec = NULL;

@@ -57,6 +57,7 @@ typedef struct lierne_plan_parts {
     lierne_group *groups[LIERNE_PLAN_GROUPS];
     lierne_saved_spec *saved_spec; /* or NULL */
     const char *kind;              /* for lierne_plan_get_kind; static storage */
+    const char *name;              /* as the spec gives it, or NULL; lierne_plan_new copies it */
     const char *algorithm[2];      /* of each direction, for the report; static storage */
     const char *no_adjoint;        /* why the adjoint's route is empty and may not run; or NULL */
     bool in_place;                 /* in and out may be the same buffer */
@@ -74,6 +75,10 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 
 /* INVALID if the routes sum elements of an opaque dtype. */
 lierne_status lierne_plan_parts_check_dtype(const lierne_plan_parts *parts, int rank);
+
+/* plan_name.c. After an error: the thread's message says of which plan it is, where that has a
+ * name. Returns status. */
+lierne_status lierne_plan_name_error(lierne_status status, const char *name);
 
 /* Frees parts that no plan was made of. */
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);

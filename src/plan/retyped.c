@@ -119,6 +119,7 @@ lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *l
                                    {.name = "dtype", .value = spec.dtype},
                                    {.name = "width", .value = spec.width},
                                    {.name = "max_inflight", .value = spec.max_inflight}};
+    parts.name = spec.name;
     return lierne_plan_new(out, like->context, status, &parts, fields,
                            sizeof fields / sizeof *fields);
 }

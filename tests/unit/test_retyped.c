@@ -405,7 +405,7 @@ typedef struct refused {
 } refused;
 
 #define SPEC(dtype, width, in, out, inflight)                                                      \
-    { sizeof(lierne_retyped_spec), (lierne_dtype)(dtype), width, in, out, inflight }
+    { sizeof(lierne_retyped_spec), (lierne_dtype)(dtype), width, in, out, inflight, NULL }
 
 static void run_refusal(lierne_context *context, void *shared) {
     refused *f = shared;
@@ -427,7 +427,7 @@ static void run_refusal(lierne_context *context, void *shared) {
 Test(retyped, bad_specs_are_the_same_error_on_every_rank) {
     enum { I32 = LIERNE_DTYPE_I32, I64 = LIERNE_DTYPE_I64, BITS32 = LIERNE_DTYPE_BITS32 };
     static const refusal all[] = {
-        {{3, LIERNE_DTYPE_I32, 1, 0, 0, 0}, LIERNE_ERR_INVALID, "rank 1: spec->size is 3"},
+        {{3, LIERNE_DTYPE_I32, 1, 0, 0, 0, NULL}, LIERNE_ERR_INVALID, "rank 1: spec->size is 3"},
         {SPEC(I32, 0, 0, 0, 0), LIERNE_ERR_INVALID, "rank 1: width is 0, must be at least 1"},
         {SPEC(I32, 4, 3, 0, 0), LIERNE_ERR_INVALID, "rank 1: in_stride is 3, must be 0"},
         {SPEC(I32, 4, 0, -1, 0), LIERNE_ERR_INVALID, "rank 1: out_stride is -1"},

@@ -65,13 +65,15 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
 
 static void close_sim(lierne_sim *sim) {
     for (lierne_context *c = sim->used; c; c = c->next_used) {
-        c->nodes = NULL; /* the world's, as the members */
+        c->nodes = NULL; /* the world's, as the members and the name */
+        c->name = NULL;
         c->members.ranks = NULL;
         lierne_context_clear(c);
     }
     lierne_log_close(&sim->common.log);
     lierne_mem_free(sim->contexts);
     lierne_mem_free(sim->common.nodes);
+    lierne_mem_free(sim->common.name);
     lierne_mem_free(sim->common.members.ranks);
     lierne_sim_world_close(&sim->world);
     lierne_mem_free(sim);

@@ -204,6 +204,7 @@ static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
     lierne_bridge_spec spec = sample_spec(&saved->spec, shape);
     spec.dtype = LIERNE_DTYPE_I64;
     spec.max_inflight = 1;
+    spec.name = lierne_plan_get_name(*out);
     lierne_status status = lierne_plan_create_bridge(&saved->variable->exchange, context, &spec);
     if (status != LIERNE_OK) {
         lierne_plan_destroy(*out);
@@ -235,6 +236,7 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
     }
     bool variable = status == LIERNE_OK && r.spec.variable_rows;
     lierne_bridge_sides_destroy(&sides);
+    parts.name = r.spec.name;
     status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
     lierne_bridge_resolved_destroy(&r); /* fields point to its grids */
     return status == LIERNE_OK && variable ? plan_counts(out, context) : status;

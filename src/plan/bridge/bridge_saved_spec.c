@@ -33,6 +33,7 @@ static lierne_status copy_side(lierne_bridge_saved_spec *r, int side, const lier
 static lierne_status copy_spec(lierne_bridge_saved_spec *r, const lierne_bridge_spec *spec) {
     r->base.free = lierne_bridge_saved_spec_destroy;
     r->spec = *spec;
+    r->spec.name = NULL;
     memcpy(r->shape, spec->shape, (size_t)spec->naxes * sizeof *r->shape);
     LIERNE_TRY(copy_side(r, 0, spec->src, spec->src_counts, spec->src_placements));
     LIERNE_TRY(copy_side(r, 1, spec->dst, spec->dst_counts, spec->dst_placements));

@@ -326,6 +326,7 @@ lierne_status lierne_plan_create_packed_bridge(lierne_plan **out, lierne_context
         lierne_plan_fields_add_layout(&fields, "dst", spec.dst);
         lierne_plan_fields_add_joints(&fields, &s.joints);
     }
+    parts.name = spec.name;
     status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
     lierne_joints_destroy(&s.joints); /* fields point to them */
     return status;

@@ -286,6 +286,7 @@ static lierne_status plan_together(lierne_plan **out, lierne_context *context, p
     if (status == LIERNE_OK) {
         status = fill_parts(&parts, p, context->rank);
     }
+    parts.name = p->spec.name;
     return lierne_plan_new(out, context, status, &parts, &field, 1);
 }
 
@@ -295,6 +296,7 @@ static lierne_status plan_alone(lierne_plan **out, lierne_context *context, lier
     if (status == LIERNE_OK) {
         status = fill_parts(&parts, p, context->rank);
     }
+    parts.name = p->spec.name;
     return lierne_plan_new(out, context, status, &parts, p->fields.at, p->fields.count);
 }
 

@@ -107,6 +107,7 @@ static lierne_status create_collective(lierne_plan **out, lierne_context *contex
         spec.algorithm = lierne_collective_choose(spec.algorithm, team.n, spec.count * size);
         status = fill_parts(&parts, &team, &spec, fill, context->rank);
     }
+    parts.name = given->name;
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }
 
@@ -146,7 +147,8 @@ lierne_status lierne_plan_create_all_gather(lierne_plan **out, lierne_context *c
                                     .counts = s.counts,
                                     .dtype = s.dtype,
                                     .max_inflight = s.max_inflight,
-                                    .group = s.group};
+                                    .group = s.group,
+                                    .name = s.name};
     return create_collective(out, context, status, &spec, fill_all_gather);
 }
 
@@ -188,7 +190,8 @@ lierne_status lierne_plan_create_reduce_scatter(lierne_plan **out, lierne_contex
                                     .dtype = s.dtype,
                                     .reduction = s.reduction,
                                     .max_inflight = s.max_inflight,
-                                    .group = s.group};
+                                    .group = s.group,
+                                    .name = s.name};
     return create_collective(out, context, status, &spec, fill_reduce_scatter);
 }
 
@@ -235,7 +238,8 @@ lierne_status lierne_plan_create_all_reduce(lierne_plan **out, lierne_context *c
                                     .reduction = s.reduction,
                                     .algorithm = s.algorithm,
                                     .max_inflight = s.max_inflight,
-                                    .group = s.group};
+                                    .group = s.group,
+                                    .name = s.name};
     return create_collective(out, context, status, &spec, fill_all_reduce);
 }
 
@@ -278,7 +282,8 @@ lierne_status lierne_plan_create_broadcast(lierne_plan **out, lierne_context *co
                                     .algorithm = s.algorithm,
                                     .root = &s.root,
                                     .max_inflight = s.max_inflight,
-                                    .group = s.group};
+                                    .group = s.group,
+                                    .name = s.name};
     return create_collective(out, context, status, &spec, fill_broadcast);
 }
 
@@ -303,6 +308,7 @@ lierne_status lierne_plan_create_barrier(lierne_plan **out, lierne_context *cont
                                     .nranks = s.nranks,
                                     .dtype = LIERNE_DTYPE_U8,
                                     .max_inflight = s.max_inflight,
-                                    .group = s.group};
+                                    .group = s.group,
+                                    .name = s.name};
     return create_collective(out, context, status, &spec, fill_barrier);
 }

@@ -29,6 +29,7 @@ typedef struct lierne_collective {
     bool own_counts; /* an all-to-all whose ranks have send_counts */
     int max_inflight;
     lierne_group *group;
+    const char *name;
 } lierne_collective;
 
 /* The ranks of a collective, in their order. */

@@ -2,7 +2,8 @@
  * Without swaps there are none, and the plan stays the identity. */
 #include "plan/halo/halo.h"
 
-static lierne_references_spec references_of(const lierne_halo_saved_spec *saved, bool separate) {
+static lierne_references_spec references_of(const lierne_halo_saved_spec *saved, bool separate,
+                                            const char *name) {
     const lierne_halo_spec *halo = &saved->spec;
     return (lierne_references_spec){.size = sizeof(lierne_references_spec),
                                     .nowned = halo->nlocal,
@@ -16,7 +17,8 @@ static lierne_references_spec references_of(const lierne_halo_saved_spec *saved,
                                     .combined = !separate,
                                     .keep_ghosts = !separate && halo->keep_ghosts,
                                     .max_inflight = halo->max_inflight,
-                                    .group = halo->group};
+                                    .group = halo->group,
+                                    .name = name};
 }
 
 static lierne_status check_outputs(const lierne_halo_saved_spec *saved, const void *out,
@@ -48,8 +50,10 @@ lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan 
     lierne_status status = check_outputs(saved, out, separate, context->rank);
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
     if (saved->spec.nswap == 0) {
-        return lierne_plan_create_halo(out, context, &saved->spec);
+        lierne_halo_spec same = saved->spec;
+        same.name = lierne_plan_get_name(plan);
+        return lierne_plan_create_halo(out, context, &same);
     }
-    const lierne_references_spec spec = references_of(saved, separate);
+    const lierne_references_spec spec = references_of(saved, separate, lierne_plan_get_name(plan));
     return lierne_plan_create_references(out, context, &spec);
 }

@@ -113,6 +113,7 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
         lierne_plan_parts_free(context, &parts);
         return status;
     }
+    parts.name = spec->name;
     return lierne_plan_new(out, context, status, &parts, &field, 1);
 }
 
@@ -120,7 +121,7 @@ lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context
                                       const lierne_halo_spec *given) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
-    lierne_halo_spec spec;
+    lierne_halo_spec spec = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status =
@@ -141,7 +142,9 @@ lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_pla
     if (!r) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
     }
-    return lierne_spec_give(spec, &r->spec, sizeof r->spec, "spec");
+    lierne_halo_spec own = r->spec;
+    own.name = lierne_plan_get_name(plan);
+    return lierne_spec_give(spec, &own, sizeof own, "spec");
 }
 
 lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row, const lierne_plan *plan) {

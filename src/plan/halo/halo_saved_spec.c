@@ -97,6 +97,7 @@ lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
     LIERNE_TRY(lierne_alloc(&r, 1, sizeof *r));
     r->base = (lierne_saved_spec){.free = lierne_halo_saved_spec_destroy, .write = write_spec};
     r->spec = *spec;
+    r->spec.name = NULL;
     r->spec.stride = spec->stride ? spec->stride : spec->width;
     r->spec.max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     r->spec.keep_ghosts = spec->keep_ghosts != 0;

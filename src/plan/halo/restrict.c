@@ -143,6 +143,7 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
             apply(&c);
         }
         if (context->dead == LIERNE_OK) {
+            c.spec.name = lierne_plan_get_name(plan);
             status = lierne_halo_plan(out, context, status, &c.spec);
         }
     }

@@ -113,6 +113,7 @@ lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *con
     if (status == LIERNE_OK) {
         add_fields(&fields, &bridge);
     }
+    parts.name = bridge.own.name;
     status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
     close_bridge(&bridge); /* fields point to its grids */
     return status;

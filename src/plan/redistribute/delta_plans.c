@@ -140,6 +140,7 @@ static lierne_status create_plan(lierne_delta *d, lierne_status status, const pa
     for (int k = 0; p->varying && k < 2 && parts.side[k].route; k++) {
         lierne_route_lend(parts.side[k].route);
     }
+    parts.name = lierne_plan_get_name(d->of);
     LIERNE_TRY(lierne_plan_new(&d->plans[d->nplans], d->context, status, &parts, &field, 1));
     lierne_plan_own(d->plans[d->nplans++]);
     return LIERNE_OK;

@@ -237,7 +237,7 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
     layouts l;
-    lierne_redistribute_spec own, *spec = &own;
+    lierne_redistribute_spec own = {0}, *spec = &own;
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
@@ -257,5 +257,6 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
         lierne_plan_fields_add_layout(&fields, "adjoint_src", l.adjoint_src);
         lierne_plan_fields_add_layout(&fields, "adjoint_dst", l.adjoint_dst);
     }
+    parts.name = own.name;
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }

@@ -111,7 +111,7 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
                                      const lierne_set_spec *given) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
-    lierne_set_spec spec;
+    lierne_set_spec spec = {0};
     lierne_set set = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
@@ -127,6 +127,7 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
     if (status == LIERNE_OK) {
         status = add_fields(&fields, &set, parts.max_inflight, hashes);
     }
+    parts.name = spec.name;
     status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
     lierne_set_destroy(&set);
     lierne_mem_free(hashes[0]);

@@ -187,6 +187,7 @@ static lierne_status prepare(lierne_samples **out, lierne_context *context,
 static lierne_status create_gather(lierne_samples *s) {
     const lierne_all_gather_spec spec = {.size = sizeof spec,
                                          .count = s->words,
+                                         .name = s->spec.name,
                                          .dtype = LIERNE_DTYPE_BITS64};
     return lierne_plan_create_all_gather(&s->gather, s->context, &spec);
 }
@@ -197,6 +198,7 @@ static lierne_status create_plan(lierne_samples *s, int i) {
                                            .src = s->layouts[i],
                                            .dst = s->layouts[i],
                                            .max_inflight = s->spec.max_inflight,
+                                           .name = s->spec.name,
                                            .max_segments = s->max_items,
                                            .max_rows = way == LIERNE_SAMPLES_DISPATCH
                                                            ? s->spec.max_rows

@@ -288,7 +288,8 @@ static lierne_star_forest_spec forest_of(planning *w) {
                                                     .combined = s->combined,
                                                     .keep_ghosts = s->keep_ghosts,
                                                     .max_inflight = s->max_inflight,
-                                                    .group = s->group},
+                                                    .group = s->group,
+                                                    .name = s->name},
                                      .graph = &w->graph,
                                      .nrows = s->nrows,
                                      .owner = s->owner};

@@ -402,6 +402,7 @@ lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context
     const lierne_field field = {.name = "a new plan of rows"};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, context, status, spec));
+    p.parts.name = spec->references.name;
     return lierne_plan_new(out, context, p.status, &p.parts, &field, 1);
 }
 

@@ -113,6 +113,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     r->base = (lierne_saved_spec){.free = destroy_saved_spec, .write = write_saved_spec};
     r->members = &context->members;
     r->spec = *references;
+    r->spec.name = NULL;
     r->spec.rank = NULL;
     r->spec.row = NULL;
     r->spec.stride = references->stride ? references->stride : references->width;

@@ -90,6 +90,8 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     find_device_memory(context);
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
+    LIERNE_TRY(lierne_check_name(spec->name));
+    LIERNE_TRY(spec->name ? lierne_strdup(&context->name, spec->name) : LIERNE_OK);
     LIERNE_TRY(lierne_log_open(context));
     LIERNE_TRY(take_links(context, spec));
     double check = spec->check != 0;
@@ -129,6 +131,8 @@ void lierne_context_clear(lierne_context *context) {
     if (context->own_stream && context->destroy_own_stream) {
         context->destroy_own_stream(context->own_stream);
     }
+    lierne_counters_drop(context);
+    lierne_mem_free(context->name);
     lierne_mem_free(context->nodes);
     lierne_mem_free(context->former);
     lierne_mem_free(context->members.ranks);
@@ -256,7 +260,10 @@ static void log_call(const lierne_context *context, const lierne_call *c) {
     double seconds = lierne_recorder_seconds(&context->recorder, c->end - c->start);
     bool slow = seconds > context->timeout / 10;
     char name[LIERNE_CALL_TEXT];
-    lierne_call_print(name, c->name, c->number, c->plan);
+    if (!slow && context->log.level < LIERNE_LOG_DEBUG) {
+        return;
+    }
+    lierne_context_print_call(name, context, c);
     LIERNE_LOG(context, slow ? LIERNE_LOG_WARN : LIERNE_LOG_DEBUG, "%s%s: %s after %.6f s",
                slow ? "slow: " : "", name, lierne_status_name(c->status), seconds);
 }
@@ -306,6 +313,10 @@ lierne_status lierne_context_progress(lierne_context *context) {
     }
     lierne_guard_leave(guard);
     return status;
+}
+
+const char *lierne_context_get_name(const lierne_context *context) {
+    return context ? context->name : NULL;
 }
 
 int lierne_context_get_rank(const lierne_context *context) {

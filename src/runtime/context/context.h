@@ -7,6 +7,7 @@
 
 #include "lierne/context.h"
 #include "runtime/context/back_end.h"
+#include "runtime/context/counters.h"
 #include "runtime/context/log.h"
 #include "runtime/control/control.h"
 #include "runtime/control/members.h"
@@ -151,6 +152,8 @@ struct lierne_context {
     int64_t ncalls;
     lierne_recorder recorder;
     lierne_log log;
+    char *name;                   /* or NULL */
+    lierne_counters *counters;    /* the oldest first */
     size_t nplans;                /* alive; those that other plans own are not counted */
     lierne_dependent *dependents; /* the newest first */
     LIERNE_VEC(lierne_context_memory) memories; /* alive */
@@ -184,7 +187,7 @@ LIERNE_PRIVATE void lierne_context_number_nodes(lierne_context *context, lierne_
                                                 int world);
 /* What the ranks of a new context compare in a call: fields, which are zero before, have space for
  * LIERNE_CONTEXT_FIELDS. Selects the transports (below) and has its errors. */
-#define LIERNE_CONTEXT_FIELDS 7
+#define LIERNE_CONTEXT_FIELDS 8
 LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
                                                         lierne_context *context,
                                                         const lierne_context_spec *spec,
@@ -327,6 +330,8 @@ lierne_status lierne_context_destroy_dependents(lierne_context *context);
  * context's order of calls. */
 int64_t lierne_context_begin_call(lierne_context *context, const char *name, int64_t number,
                                   int plan);
+void lierne_context_print_call(char text[LIERNE_CALL_TEXT], const lierne_context *context,
+                               const lierne_call *call);
 /* Records its end. */
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status);
 

@@ -15,7 +15,15 @@ lierne_status lierne_context_open_recorder(lierne_context *context, unsigned cap
     if (lierne_recorder_folder()) {
         lierne_process_describe(&spec.space, &spec.process, &spec.process_start);
     }
-    return lierne_recorder_open(&context->recorder, &spec);
+    LIERNE_TRY(lierne_recorder_open(&context->recorder, &spec));
+    lierne_recorder_set_name(&context->recorder, LIERNE_RECORDER_OWN_NAME, context->name);
+    return LIERNE_OK;
+}
+
+void lierne_context_print_call(char text[LIERNE_CALL_TEXT], const lierne_context *context,
+                               const lierne_call *c) {
+    lierne_call_print(text, c->name, c->number, c->plan,
+                      lierne_recorder_find_name(&context->recorder, c->plan));
 }
 
 void lierne_context_beat(lierne_context *context) {

@@ -21,7 +21,7 @@ static size_t append_text(char *text, size_t size, size_t used, const char *form
 }
 
 static void write_dump(const lierne_context *context, char *text, size_t size) {
-    char names[160];
+    char names[LIERNE_CALL_TEXT];
     lierne_context_list_transports(names, sizeof names, context);
     const lierne_members *members = &context->members;
     size_t used = append_text(text, size, 0, "rank %d of %d", context->rank, members->world);
@@ -30,6 +30,7 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     }
     used =
         append_text(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
+    used = context->name ? append_text(text, size, used, "context '%s'\n", context->name) : used;
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *c = &context->carriers[i];
         c->transport->print(c->self, names, sizeof names);
@@ -52,7 +53,7 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     int64_t now = lierne_recorder_now(r);
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
-        lierne_call_print(names, c->name, c->number, c->plan);
+        lierne_context_print_call(names, context, c);
         used = append_text(text, size, used, "%s, ", names);
         double seconds = lierne_recorder_seconds(r, (c->end ? c->end : now) - c->start);
         used = c->end ? append_text(text, size, used, "%s after %.3f s\n",

@@ -113,8 +113,9 @@ void lierne_log_write(const lierne_context *context, lierne_log_level level, con
     char host[HOST_SIZE], line[LIERNE_MESSAGE_SIZE + 2 * HOST_SIZE];
     va_list args;
     find_host(host);
-    int head = snprintf(line, sizeof line, "lierne %s %s:%ld rank %d: ", names[level], host,
-                        (long)getpid(), context->rank);
+    int head = snprintf(line, sizeof line, "lierne %s %s:%ld rank %d%s%s: ", names[level], host,
+                        (long)getpid(), context->rank, context->name ? " of " : "",
+                        context->name ? context->name : "");
     va_start(args, format);
     int body = vsnprintf(line + head, sizeof line - (size_t)head, format, args);
     va_end(args);

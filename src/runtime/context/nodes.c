@@ -67,5 +67,6 @@ lierne_status lierne_context_list_fields(lierne_field *fields, lierne_context *c
     fields[5] = lierne_field_list("members", LIERNE_ITEM_I32, members->ranks, count);
     fields[6] = lierne_field_list("links", LIERNE_ITEM_I64, &context->links,
                                   sizeof context->links / sizeof(int64_t));
+    fields[7] = lierne_field_text("name", context->name);
     return lierne_context_select_transports(context);
 }

@@ -79,7 +79,7 @@ size_t lierne_execution_stage(const lierne_execution *e) {
 
 static lierne_status time_out(const lierne_execution *e) {
     char missing[128], call[LIERNE_CALL_TEXT];
-    lierne_execution_print_call(call, e);
+    lierne_execution_print_call(call, e, e->record.number);
     if (e->stream.launched && e->flight.deferred) {
         return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: %s, stage %zu of %zu: the stream has not done the work before "

@@ -45,6 +45,7 @@ typedef struct lierne_execution_id {
     lierne_record_call what;
     int64_t number;
     int match;
+    lierne_counter *counter; /* of the calls of this plan and direction, or NULL */
 } lierne_execution_id;
 void lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
 bool lierne_execution_running(const lierne_execution *e);

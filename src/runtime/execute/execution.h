@@ -202,12 +202,15 @@ typedef struct lierne_execution_stream {
 /* What the recorder tells of the running call. */
 typedef struct lierne_recorded_call {
     int plan;
-    int what;        /* a lierne_record_call */
-    int64_t number;  /* of this plan and direction */
-    int64_t call;    /* of the context */
-    int64_t started; /* by the recorder's clock */
-    int64_t bytes;   /* of all messages, sent and received */
-    uint64_t stage;  /* its range in a profiler; 0: none is open */
+    int what;                /* a lierne_record_call */
+    int64_t number;          /* of this plan and direction */
+    int64_t call;            /* of the context */
+    int64_t started;         /* by the recorder's clock */
+    int64_t bytes;           /* of all messages, sent and received */
+    lierne_counter *counter; /* or NULL */
+    int64_t waited;          /* ticks while nothing progressed */
+    int64_t idle;            /* since when; 0: something did */
+    uint64_t stage;          /* its range in a profiler; 0: none is open */
 } lierne_recorded_call;
 
 /* Memory that it allocated while planning. capacity: at least what is reserved; it may have been
@@ -326,10 +329,11 @@ void lierne_fused_sums_run(const lierne_execution *e);
 /* Releases what was held, once the sums have read it. */
 void lierne_fused_sums_release(const lierne_execution *e);
 
-/* Which call the running one is: "forward 6 of plan 3". */
+/* Which call the running one is, or one of that number: "forward 6 of plan 3". */
 static inline void lierne_execution_print_call(char text[LIERNE_CALL_TEXT],
-                                               const lierne_execution *e) {
-    lierne_call_print(text, e->name, e->record.number, e->record.plan);
+                                               const lierne_execution *e, int64_t number) {
+    lierne_call_print(text, e->name, number, e->record.plan,
+                      lierne_recorder_find_name(&e->context->recorder, e->record.plan));
 }
 
 /* ranges.c: in a profiler, where one is attached. what: "begin", "end". Returns 0 where it is not

@@ -32,7 +32,7 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     if (e->cursor.finished || used + 1 >= size) {
         return used;
     }
-    lierne_execution_print_call(call, e);
+    lierne_execution_print_call(call, e, e->record.number);
     lierne_execution_list_missing(e, missing, sizeof missing);
     int n = snprintf(text + used, size - used,
                      "in flight: %s, stage %zu of %zu, since %.3f s, waits for rank %s\n", call,
@@ -86,6 +86,9 @@ void lierne_execution_record_end(lierne_execution *e, lierne_status status, int6
     lierne_execution_leave_stage(e);
     if (status != LIERNE_OK) {
         lierne_execution_record_missing(e);
+    } else if (e->record.counter) {
+        lierne_counter_add(e->record.counter, e->record.bytes, time - e->record.started,
+                           e->record.waited);
     }
     lierne_recorder_add(&e->context->recorder,
                         &(lierne_entry){.kind = LIERNE_RECORD_END,
@@ -102,7 +105,20 @@ void lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
     e->record.plan = id.plan;
     e->record.what = (int)id.what;
     e->record.number = id.number;
+    e->record.counter = id.counter;
+    e->record.waited = e->record.idle = 0;
     e->flight.match = id.match;
+}
+
+/* The clock is read only where waiting begins and ends. */
+static void note_idle(lierne_execution *e, bool idle) {
+    const lierne_recorder *r = &e->context->recorder;
+    if (idle && e->record.idle == 0) {
+        e->record.idle = lierne_recorder_now(r);
+    } else if (!idle && e->record.idle != 0) {
+        e->record.waited += lierne_recorder_now(r) - e->record.idle;
+        e->record.idle = 0;
+    }
 }
 
 /* One poll, with the control's lock: threads of other ranks may progress the execution too. waits:
@@ -112,6 +128,9 @@ static lierne_status poll_once(lierne_execution *e, bool waits) {
     const lierne_context *context = e->context;
     bool moved =
         (e->stream.enqueues && lierne_execution_progress(e)) || lierne_context_poll(context);
+    if (waits) {
+        note_idle(e, !moved && !e->cursor.finished);
+    }
     if (moved || e->cursor.finished) {
         return LIERNE_OK;
     }
@@ -126,6 +145,7 @@ static lierne_status await_finished(lierne_execution *e) {
     while (!e->cursor.finished) {
         LIERNE_TRY(poll_once(e, true));
     }
+    note_idle(e, false);
     if (e->cursor.status != LIERNE_OK) {
         lierne_set_error(e->cursor.message);
     }
@@ -196,7 +216,7 @@ lierne_status lierne_execution_wait(lierne_execution *e) {
         status = await_finished(e);
         lierne_context_leave(context);
         lierne_execution_end_range(e, range);
-        lierne_execution_record_end(e, status, 0);
+        lierne_execution_record_end(e, status, lierne_recorder_now(&context->recorder));
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);
         }

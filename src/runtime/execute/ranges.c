@@ -11,7 +11,7 @@ uint64_t lierne_execution_begin_range(const lierne_execution *e, const char *wha
     if (!ranges) {
         return 0;
     }
-    lierne_execution_print_call(call, e);
+    lierne_execution_print_call(call, e, e->record.number);
     snprintf(name, sizeof name, "%s: %s", call, what);
     return ranges->begin(name);
 }

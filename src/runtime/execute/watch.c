@@ -24,7 +24,7 @@ static lierne_status has_passed(const lierne_execution *e, void *event, bool *pa
 
 static lierne_status time_out(const lierne_execution *e, const lierne_watched_call *c) {
     char call[LIERNE_CALL_TEXT];
-    lierne_call_print(call, e->name, c->number, e->record.plan);
+    lierne_execution_print_call(call, e, c->number);
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d: %s: the stream reached it and has not passed it after %g s: a "
                        "rank that it exchanges messages with is missing or late",
@@ -72,7 +72,7 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
 static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
                                lierne_status failed) {
     char call[LIERNE_CALL_TEXT];
-    lierne_call_print(call, e->name, c->number, e->record.plan);
+    lierne_execution_print_call(call, e, c->number);
     return LIERNE_FAIL(failed, "rank %d: %s, after it was begun: %s", e->context->rank, call,
                        lierne_error_text());
 }

@@ -108,6 +108,30 @@ static lierne_status read_header(lierne_dump *dump, const lierne_recorder_header
     return copy_ranks(dump, h, name);
 }
 
+/* None where a file was written before there were names. What is no name is left out. */
+static lierne_status read_names(lierne_dump *dump, const lierne_recorder_header *h) {
+    size_t at = lierne_recorder_names_at((size_t)h->listed);
+    size_t n = h->header_bytes > at ? (h->header_bytes - at) / sizeof(lierne_recorded_name) : 0;
+    const lierne_recorded_name *slots = (const void *)((const char *)h + at);
+    for (size_t i = 0; i < n; i++) {
+        lierne_recorded_name name = {.used = atomic_load(&slots[i].used), .plan = slots[i].plan};
+        copy_text(name.name, slots[i].name, sizeof name.name);
+        if (name.used && lierne_check_name(name.name) == LIERNE_OK) {
+            LIERNE_TRY(LIERNE_VEC_PUSH(&dump->names, name));
+        }
+    }
+    return LIERNE_OK;
+}
+
+const char *lierne_dump_find_name(const lierne_dump *dump, int plan) {
+    for (size_t i = 0; i < dump->names.count; i++) {
+        if (dump->names.at[i].plan == plan) {
+            return dump->names.at[i].name;
+        }
+    }
+    return NULL;
+}
+
 /* False: it is damaged, or being written. */
 static bool read_entry(lierne_entry *record, const _Atomic uint64_t *entry, uint64_t index) {
     uint64_t words[4];
@@ -148,6 +172,7 @@ lierne_status lierne_dump_parse(lierne_dump *dump, const void *data, size_t byte
     }
     LIERNE_TRY(check_sizes(h, bytes, name));
     LIERNE_TRY(read_header(dump, h, name));
+    LIERNE_TRY(read_names(dump, h));
     const _Atomic uint64_t *entries = (const void *)((const char *)data + h->header_bytes);
     uint64_t written = find_end(h, entries);
     dump->written = (int64_t)(written & INT64_MAX);
@@ -195,6 +220,7 @@ lierne_status lierne_dump_read(lierne_dump *dump, const char *path) {
 void lierne_dump_clear(lierne_dump *dump) {
     lierne_mem_free(dump->ranks);
     lierne_mem_free(dump->records.at);
+    lierne_mem_free(dump->names.at);
     *dump = (lierne_dump){0};
 }
 

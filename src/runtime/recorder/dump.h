@@ -26,6 +26,7 @@ typedef struct lierne_dump {
     int64_t first;                    /* ticks at created */
     int64_t first_time;               /* and nanoseconds of the system's monotonic clock */
     LIERNE_VEC(lierne_entry) records; /* the oldest first */
+    LIERNE_VEC(lierne_recorded_name) names;
 } lierne_dump;
 
 /* Reads a dump of so many bytes. name appears in messages. To be cleared in every case. Errors:
@@ -48,8 +49,11 @@ int lierne_dump_find(const lierne_dump *dump, int rank);
 void lierne_dump_write(lierne_text *text, const lierne_dump *dump);
 /* "forward", "agreement" */
 const char *lierne_record_name(const lierne_entry *record);
+/* The name of a plan, or of the context (LIERNE_RECORDER_OWN_NAME); NULL: the dump has none. */
+const char *lierne_dump_find_name(const lierne_dump *dump, int plan);
 /* Which call a record is of, as lierne_call_print says it; of the control's, "agreement 4". */
-void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_entry *record);
+void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_dump *dump,
+                         const lierne_entry *record);
 const char *lierne_record_kind_name(int kind);
 /* A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void lierne_dump_string(lierne_text *text, const char *string);

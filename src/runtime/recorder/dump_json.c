@@ -34,14 +34,16 @@ const char *lierne_record_name(const lierne_entry *record) {
                                                                              : "";
 }
 
-void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_entry *record) {
-    if (record->kind <= LIERNE_RECORD_END && record->what == LIERNE_RECORD_ROUND) {
+void lierne_record_print(char text[LIERNE_CALL_TEXT], const lierne_dump *dump,
+                         const lierne_entry *record) {
+    bool call = record->kind <= LIERNE_RECORD_END;
+    if (call && record->what == LIERNE_RECORD_ROUND) {
         snprintf(text, LIERNE_CALL_TEXT, "round %lld of window %d", (long long)record->number,
                  record->plan);
         return;
     }
-    lierne_call_print(text, lierne_record_name(record), record->number,
-                      record->kind <= LIERNE_RECORD_END ? record->plan : -1);
+    lierne_call_print(text, lierne_record_name(record), record->number, call ? record->plan : -1,
+                      call ? lierne_dump_find_name(dump, record->plan) : NULL);
 }
 
 void lierne_dump_string(lierne_text *text, const char *string) {
@@ -100,6 +102,23 @@ static void write_record(lierne_text *text, const lierne_dump *dump, const liern
     lierne_text_add(text, "}");
 }
 
+/* That of the context, where it has one, and those of plans by their numbers. */
+static void write_names(lierne_text *text, const lierne_dump *dump) {
+    const char *own = lierne_dump_find_name(dump, LIERNE_RECORDER_OWN_NAME), *between = "";
+    lierne_text_add(text, ",\"name\":");
+    lierne_dump_string(text, own ? own : "");
+    lierne_text_add(text, ",\"plans\":{");
+    for (size_t i = 0; i < dump->names.count; i++) {
+        const lierne_recorded_name *name = &dump->names.at[i];
+        if (name->plan != LIERNE_RECORDER_OWN_NAME) {
+            lierne_text_add(text, "%s\"%d\":", between, name->plan);
+            lierne_dump_string(text, name->name);
+            between = ",";
+        }
+    }
+    lierne_text_add(text, "}");
+}
+
 void lierne_dump_write(lierne_text *text, const lierne_dump *dump) {
     lierne_text_add(
         text, "{\"version\":%d,\"context\":\"%016llx\",\"rank\":%d,\"world\":%d,\"members\":[",
@@ -115,6 +134,7 @@ void lierne_dump_write(lierne_text *text, const lierne_dump *dump) {
     lierne_text_add(text, ",\"state\":\"%s\",\"status\":\"%s\",\"message\":", states[dump->state],
                     lierne_status_name(dump->status));
     lierne_dump_string(text, dump->message);
+    write_names(text, dump);
     lierne_text_add(text, ",\"written\":%lld,\"entries\":[", (long long)dump->written);
     for (size_t i = 0; i < dump->records.count; i++) {
         lierne_text_add(text, i ? ",\n" : "\n");

@@ -14,7 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define RELAXED memory_order_relaxed
+#define RELAXED          memory_order_relaxed
+#define ENTRIES_PER_NAME 8 /* of the ring: as many plans as its entries may be of */
 
 static void start_clock(lierne_recorder *r) {
     lierne_recorder_header *h = r->header;
@@ -80,7 +81,8 @@ void lierne_recorder_beat(const lierne_recorder *r) {
     }
 }
 
-void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan) {
+void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan,
+                       const char *label) {
     char counted[24] = "", of[24] = "";
     if (number >= 0) {
         snprintf(counted, sizeof counted, " %lld", (long long)number);
@@ -88,7 +90,39 @@ void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t nu
     if (plan >= 0) {
         snprintf(of, sizeof of, " of plan %d", plan);
     }
-    snprintf(text, LIERNE_CALL_TEXT, "%s%s%s", name, counted, of);
+    const char *quote = plan >= 0 && label ? "'" : "";
+    snprintf(text, LIERNE_CALL_TEXT, "%s%s%s%s%s%s%s", name, counted, of, *quote ? " " : "", quote,
+             *quote ? label : "", quote);
+}
+
+/* The slot is marked last: the watchdog's thread may look for a name meanwhile. */
+void lierne_recorder_set_name(lierne_recorder *r, int plan, const char *name) {
+    if (!r->header || !name || r->nnames == 0) {
+        return;
+    }
+    lierne_recorded_name *slot = &r->names[r->named++ % r->nnames];
+    atomic_store(&slot->used, 0);
+    slot->plan = plan;
+    snprintf(slot->name, sizeof slot->name, "%s", name);
+    atomic_store(&slot->used, 1);
+    if (r->file) {
+        lierne_recorder_file_set_name(r, slot);
+    }
+}
+
+const char *lierne_recorder_find_name(const lierne_recorder *r, int plan) {
+    size_t n = r->named < r->nnames ? r->named : r->nnames;
+    for (size_t i = 0; r->header && i < n; i++) {
+        const lierne_recorded_name *slot = &r->names[i];
+        if (atomic_load(&slot->used) && slot->plan == plan) {
+            return slot->name;
+        }
+    }
+    return NULL;
+}
+
+size_t lierne_recorder_names_at(size_t listed) {
+    return (sizeof(lierne_recorder_header) + listed * sizeof(int32_t) + 63) / 64 * 64;
 }
 
 /* docs/hangs.md has the places of the fields. */
@@ -139,9 +173,11 @@ static void unmap(lierne_recorder *r) {
 
 lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spec *spec) {
     const char *folder = lierne_recorder_folder();
-    size_t listed = spec->ranks ? (size_t)spec->members * sizeof *spec->ranks : 0;
-    size_t header = (sizeof *r->header + listed + 63) / 64 * 64;
-    *r = (lierne_recorder){.bytes = header + spec->capacity * 4 * sizeof(uint64_t)};
+    size_t names = lierne_recorder_names_at(spec->ranks ? (size_t)spec->members : 0);
+    size_t nnames = spec->capacity / ENTRIES_PER_NAME;
+    size_t header = (names + nnames * sizeof *r->names + 63) / 64 * 64;
+    *r = (lierne_recorder){.bytes = header + spec->capacity * 4 * sizeof(uint64_t),
+                           .nnames = nnames};
     LIERNE_TRY(map_recorder(r));
     lierne_status status = folder ? lierne_recorder_file_open(r, folder, spec) : LIERNE_OK;
     if (status != LIERNE_OK) {
@@ -149,6 +185,7 @@ lierne_status lierne_recorder_open(lierne_recorder *r, const lierne_recorder_spe
         return status;
     }
     r->header->header_bytes = (uint32_t)header;
+    r->names = (lierne_recorded_name *)(void *)((char *)r->header + names);
     gethostname(r->header->host, sizeof r->header->host - 1);
     fill_header(r, spec);
     if (r->file) {

@@ -65,7 +65,8 @@ typedef enum lierne_recorder_state {
 } lierne_recorder_state;
 
 /* The beginning of the file. After it come the ranks of the context, as many as listed, 4 bytes
- * each and rounded up to 64 bytes, and then the entries. */
+ * each and rounded up to 64 bytes, then names, and, again at a multiple of 64 bytes, the entries.
+ */
 typedef struct lierne_recorder_header {
     char magic[8];
     uint32_t version;
@@ -97,6 +98,15 @@ typedef struct lierne_recorder_header {
     char message[LIERNE_RECORDER_TEXT];
 } lierne_recorder_header;
 
+/* Which name a plan has; number -1: the context. The newest ones, as many as there is space for:
+ * number i of them is in slot i modulo their number. */
+typedef struct lierne_recorded_name {
+    _Atomic int32_t used;
+    int32_t plan;
+    char name[LIERNE_MAX_NAME + 8];
+} lierne_recorded_name;
+#define LIERNE_RECORDER_OWN_NAME -1
+
 /* The file, and what it has of the ring. */
 typedef struct lierne_recorder_file {
     int file;
@@ -109,6 +119,9 @@ typedef struct lierne_recorder_file {
 typedef struct lierne_recorder {
     lierne_recorder_header *header;
     _Atomic uint64_t *entries;
+    lierne_recorded_name *names;
+    size_t nnames;              /* slots */
+    size_t named;               /* names so far */
     lierne_recorder_file *file; /* or NULL */
     uint64_t mask;
     size_t bytes;
@@ -133,10 +146,12 @@ typedef struct lierne_recorder_spec {
     unsigned capacity; /* a power of two */
 } lierne_recorder_spec;
 
-/* "forward 6 of plan 3": how every message, report and trace names a call. number counts from 0 on,
- * per plan and direction. Either number is left out if it is negative. */
-#define LIERNE_CALL_TEXT 80
-void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan);
+/* "forward 6 of plan 3 'vision'": how every message, report and trace names a call. number counts
+ * from 0 on, per plan and direction. Either number is left out if it is negative; label: the name
+ * of the plan, or NULL. */
+#define LIERNE_CALL_TEXT (80 + LIERNE_MAX_NAME)
+void lierne_call_print(char text[LIERNE_CALL_TEXT], const char *name, int64_t number, int plan,
+                       const char *label);
 
 /* Opens a recorder: in the folder that LIERNE_DUMP_DIR names, or in memory. Errors: IO (no file can
  * be made there), NO_MEMORY; it records nothing then. */
@@ -148,6 +163,12 @@ void lierne_recorder_close(lierne_recorder *r);
 /* The ranks have met: the number of the context, and when it was created on its first rank, in
  * nanoseconds of the calendar. Both are the same on all of them. */
 LIERNE_PRIVATE void lierne_recorder_meet(lierne_recorder *r, uint64_t context, int64_t created);
+/* Keeps the name of a plan, which lierne_check_name allows; NULL: it has none. find_name: NULL
+ * where there is none, or newer ones have taken its place. */
+void lierne_recorder_set_name(lierne_recorder *r, int plan, const char *name);
+const char *lierne_recorder_find_name(const lierne_recorder *r, int plan);
+/* Where the names begin, after so many ranks. */
+size_t lierne_recorder_names_at(size_t listed);
 /* The context died: its status and the thread's message. */
 void lierne_recorder_die(lierne_recorder *r, int status, const char *message);
 

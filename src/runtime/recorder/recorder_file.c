@@ -90,8 +90,14 @@ void lierne_recorder_file_set_header(const lierne_recorder *r) {
     struct stat info;
     bool whole = fstat(r->file->file, &info) == 0 && info.st_size >= (off_t)r->bytes;
     atomic_store(&r->file->header, atomic_load(&r->header->written));
-    write_bytes(r, 0, whole ? r->header->header_bytes : r->bytes);
+    size_t names = (size_t)((const char *)r->names - (const char *)r->header);
+    write_bytes(r, 0, whole ? names : r->bytes);
     lierne_recorder_flush(r);
+}
+
+void lierne_recorder_file_set_name(const lierne_recorder *r, const lierne_recorded_name *slot) {
+    size_t at = (size_t)((const char *)slot - (const char *)r->header);
+    write_bytes(r, at, at + sizeof *slot);
 }
 
 /* Entries up to the end of the ring, and those that continue at its begin. */

@@ -14,5 +14,6 @@ lierne_status lierne_recorder_file_open(lierne_recorder *r, const char *folder,
 /* Of a recorder with a file: an entry was added; the header changed. */
 void lierne_recorder_file_add(const lierne_recorder *r, uint64_t index, const lierne_entry *record);
 void lierne_recorder_file_set_header(const lierne_recorder *r);
+void lierne_recorder_file_set_name(const lierne_recorder *r, const lierne_recorded_name *slot);
 
 #endif
