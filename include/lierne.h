@@ -42,6 +42,7 @@
  *   lierne/schedule.h      the operations of a step, isolated by purpose, checked and run
  *   lierne/window.h        memory of the node's ranks and a barrier, for kernels of your own
  *   lierne/hang.h          which rank a hung job waits for, from the records of all ranks
+ *   lierne/summary.h       how often plans were called, what that took, and how long ranks waited
  *   lierne/megatron.h      Megatron-LM's algorithms, mapping and rejections
  *   lierne/oob.h           contexts over functions of your own
  *   lierne/cuda.h          plans on memory of CUDA devices, on streams; lierne/nccl.h: over NCCL
@@ -93,6 +94,7 @@
 #include "lierne/segments.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
+#include "lierne/summary.h"
 #include "lierne/window.h"
 
 #endif

@@ -34,6 +34,30 @@ class Plans(unittest.TestCase):
         with lierne.Context.sim(3) as world:
             world.run(rank)
 
+    def test_names_and_summaries(self):
+        def rank(context):
+            self.assertEqual(context.name, "training")
+            plan = lierne.all_gather(context, 1, "i64", name="weights")
+            self.assertEqual(plan.name, "weights")
+            self.assertIsNone(lierne.barrier(context).name)
+            for _ in range(3):
+                plan.forward(np.zeros(1, np.int64))
+            row, = [row for row in context.summary()["plans"] if row["name"]]
+            self.assertEqual((row["name"], row["kind"], row["forward"]["calls"]), ("weights", "all_gather", 3))
+            self.assertIn("weights (all_gather)", context.summary_table())
+            with self.assertRaisesRegex(ValueError, "plan 'weights': rank"):
+                plan.reduce(np.zeros(2, np.int64), "max")
+            return context.reduce_summary()
+
+        with lierne.Context.sim(2, context_name="training") as world:
+            tables = world.run(rank)
+        self.assertIn("2 ranks of 'training'", tables[0])
+        self.assertEqual(tables[0].splitlines()[1:], tables[1].splitlines()[1:])
+        grid = lierne.Grid({"dp": 2}, name="vision")
+        self.assertEqual(grid.name, "vision")
+        with self.assertRaisesRegex(lierne.errors.DimSizeError, "grid 'vision'"):
+            lierne.Grid({"dp": 0}, name="vision")
+
     def test_redistribution_and_composition(self):
         with lierne.Context.sim(4) as world:
             grid = lierne.Grid({"x": 2, "y": 2})

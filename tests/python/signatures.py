@@ -63,7 +63,7 @@ class Signatures(unittest.TestCase):
 
     def test_passed_on(self):
         whole = self.options(bridges.bridge_spec)
-        self.assertEqual(len(whole), 21)
+        self.assertEqual(len(whole), 22)
         for kind in (lierne.Bridge, lierne.BridgeRoutes, lierne.Megatron, lierne.Megatron.check):
             self.assertEqual(self.options(kind), whole, kind)
         ways = lierne.Context

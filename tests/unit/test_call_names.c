@@ -331,6 +331,9 @@ static void hang_badly(const world *w) {
     lierne_hang hang = {.size = sizeof hang};
     char *text;
     BAD(lierne_context_get_status_json, NULL, w->context);
+    BAD(lierne_context_get_summary, NULL, w->context);
+    BAD(lierne_context_get_summary_json, NULL, w->context);
+    BAD(lierne_context_reduce_summary, NULL, w->context);
     BAD(lierne_context_get_recorder_json, &text, NULL);
     BAD(lierne_context_get_trace, &text, NULL);
     BAD(lierne_recorder_file_get_json, &text, "no such file");

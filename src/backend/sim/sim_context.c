@@ -9,7 +9,7 @@
 #include "backend/sim/sim_world.h"
 #include "lierne/grid.h"
 #include "lierne/sim.h"
-#include "runtime/context/context.h"
+#include "runtime/context/summary.h"
 
 struct lierne_sim {
     lierne_sim_world world;
@@ -65,6 +65,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
 
 static void close_sim(lierne_sim *sim) {
     for (lierne_context *c = sim->used; c; c = c->next_used) {
+        lierne_summary_end(c);
         c->nodes = NULL; /* the world's, as the members and the name */
         c->name = NULL;
         c->members.ranks = NULL;

@@ -56,7 +56,8 @@ def bridge_spec(src: Grid, dst: Grid, shape: Shape, dtype: DType, *, batch_axis:
                 dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                 rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                 routing: Routing = "auto", shared_output: SharedOutput = "none",
-                group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> Spec:
+                group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+                name: typing.Optional[str] = None) -> Spec:
     """The C spec of a bridge; arguments as lierne.Bridge."""
     for grid in (src, dst):
         handle(grid, "grid")
@@ -83,7 +84,7 @@ def bridge_spec(src: Grid, dst: Grid, shape: Shape, dtype: DType, *, batch_axis:
                 row_order=choice("row_order", row_order, _ROW_ORDERS),
                 variable_rows=variable_rows, routing=choice("routing", routing, ROUTINGS),
                 shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group),
-                max_peers=max_peers)
+                max_peers=max_peers, name=name)
 
 
 def _map_size(shape, batch_axis, sequence_axis):
@@ -118,7 +119,8 @@ class Bridge(Plan):
                  dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                  rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                  routing: Routing = "auto", shared_output: SharedOutput = "none",
-                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
+                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+                 name: typing.Optional[str] = None) -> None:
         spec = bridge_spec(**arguments(locals(), "context"))
         self._read_spec(spec.at)
         super().__init__(context, lib.lierne_plan_create_bridge, handle(context, "context"), spec.at)
@@ -181,7 +183,8 @@ class BridgeRoutes:
                  dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                  rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                  routing: Routing = "auto", shared_output: SharedOutput = "none",
-                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
+                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+                 name: typing.Optional[str] = None) -> None:
         options = arguments(locals(), "rank")
         if shared_output != "none":
             raise ValueError(f"shared_output is {shared_output!r}, must be 'none': ranks share "
@@ -233,7 +236,8 @@ class Megatron(Plan):
                  dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
                  rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
                  routing: Routing = "auto", shared_output: SharedOutput = "none",
-                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
+                 group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+                 name: typing.Optional[str] = None) -> None:
         bridge = bridge_spec(**arguments(locals(), "context", "algorithm"))
         spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON), bridge=bridge)
         super().__init__(context, lib.lierne_plan_create_megatron, handle(context, "context"), spec.at)
@@ -249,7 +253,8 @@ class Megatron(Plan):
               dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
               rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
               routing: Routing = "auto", shared_output: SharedOutput = "none",
-              group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> None:
+              group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+              name: typing.Optional[str] = None) -> None:
         """Raises what the constructor would, as far as that needs no context."""
         bridge = bridge_spec(**arguments(locals(), "algorithm"))
         spec = Spec("lierne_megatron_spec", algorithm=choice("algorithm", algorithm, _MEGATRON), bridge=bridge)

@@ -20,11 +20,11 @@ _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LI
                 "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}
 
 
-def _collective(name, context, dtype=None, ranks=None, group=None, **fields):
-    if name != "barrier":
+def _collective(kind, context, dtype=None, ranks=None, group=None, **fields):
+    if kind != "barrier":
         fields["dtype"] = dtype_number(dtype)
-    spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), group=group_handle(group), **fields)
-    return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), handle(context, "context"), spec.at)
+    spec = Spec(f"lierne_{kind}_spec", ranks=ranks, nranks=len(ranks or ()), group=group_handle(group), **fields)
+    return Plan(context, getattr(lib, f"lierne_plan_create_{kind}"), handle(context, "context"), spec.at)
 
 
 def _ranks_of(context, ranks):
@@ -40,43 +40,46 @@ def _counts(context, count, ranks):
 
 def all_gather(context: Context, count: typing.Union[int, Integers], dtype: DType,
                ranks: typing.Optional[typing.Sequence[int]] = None, max_inflight: int = 1,
-               group: typing.Optional[ContextGroup] = None) -> Plan:
+               group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> Plan:
     """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
     or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
-    return _collective("all_gather", context, dtype, ranks, group, max_inflight=max_inflight,
+    return _collective("all_gather", context, dtype, ranks, group, name=name, max_inflight=max_inflight,
                        **_counts(context, count, ranks))
 
 
 def reduce_scatter(context: Context, count: typing.Union[int, Integers], dtype: DType,
                    ranks: typing.Optional[typing.Sequence[int]] = None, reduction: Reduction = "sum",
-                   max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Plan:
+                   max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
+                   name: typing.Optional[str] = None) -> Plan:
     """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
     reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
-    return _collective("reduce_scatter", context, dtype, ranks, group, max_inflight=max_inflight,
+    return _collective("reduce_scatter", context, dtype, ranks, group, name=name, max_inflight=max_inflight,
                        reduction=reduction_of(reduction), **_counts(context, count, ranks))
 
 
 def all_reduce(context: Context, count: int, dtype: DType, ranks: typing.Optional[typing.Sequence[int]] = None,
                reduction: Reduction = "sum", algorithm: CollectiveAlgorithm = "auto", max_inflight: int = 1,
-               group: typing.Optional[ContextGroup] = None) -> Plan:
+               group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> Plan:
     """A plan that reduces `count` elements over all ranks, with the same bits on each."""
-    return _collective("all_reduce", context, dtype, ranks, group, count=count,
+    return _collective("all_reduce", context, dtype, ranks, group, name=name, count=count,
                        reduction=reduction_of(reduction), max_inflight=max_inflight,
                        algorithm=choice("algorithm", algorithm, _COLLECTIVES))
 
 
 def broadcast(context: Context, count: int, dtype: DType, root: int,
               ranks: typing.Optional[typing.Sequence[int]] = None, algorithm: CollectiveAlgorithm = "auto",
-              max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Plan:
+              max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
+              name: typing.Optional[str] = None) -> Plan:
     """A plan that copies the root's `count` elements to all ranks; its adjoint sums at the root."""
-    return _collective("broadcast", context, dtype, ranks, group, root=root, count=count,
+    return _collective("broadcast", context, dtype, ranks, group, name=name, root=root, count=count,
                        max_inflight=max_inflight,
                        algorithm=choice("algorithm", algorithm, _COLLECTIVES))
 
 
 def all_to_all(context: Context, count: typing.Union[int, Integers], dtype: DType,
                ranks: typing.Optional[typing.Sequence[int]] = None, receive: typing.Optional[Integers] = None,
-               max_inflight: int = 1, group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> Plan:
+               max_inflight: int = 1, group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+               name: typing.Optional[str] = None) -> Plan:
     """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
     to each rank; receive: what it expects from each, to be compared, or None. max_peers: as
     lierne.Redistribute."""
@@ -84,14 +87,15 @@ def all_to_all(context: Context, count: typing.Union[int, Integers], dtype: DTyp
     if np.ndim(count):
         n = _ranks_of(context, ranks)
         lists = {"send_counts": sized("count", count, n), "recv_counts": sized("receive", receive, n)}
-    return _collective("all_to_all", context, dtype, ranks, group, max_inflight=max_inflight, max_peers=max_peers,
+    return _collective("all_to_all", context, dtype, ranks, group, name=name, max_inflight=max_inflight,
+                       max_peers=max_peers,
                        **lists)
 
 
 def barrier(context: Context, ranks: typing.Optional[typing.Sequence[int]] = None,
-            group: typing.Optional[ContextGroup] = None) -> Plan:
+            group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> Plan:
     """A plan whose execution is complete when all ranks have begun it: forward(None)."""
-    return _collective("barrier", context, None, ranks, group)
+    return _collective("barrier", context, None, ranks, group, name=name)
 
 
 def partition_split(nrows: int, world: int) -> Array:

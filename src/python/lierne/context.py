@@ -9,6 +9,7 @@ alive, closing what owns its memory is a BufferError, as it is with Python's own
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import threading
 import types
@@ -22,7 +23,7 @@ from lierne import _library
 from lierne._arrays import dtype_name, numpy_dtype
 from lierne._library import (Spec, arguments, call, ffi, handle, last_error, lib, make, not_copied, sized,
                              text)
-from lierne._types import Array, Communicator, DType, Integers, Shape
+from lierne._types import Array, Communicator, DType, Integers, Report, Shape
 
 if typing.TYPE_CHECKING:
     from lierne.oob import Calls
@@ -37,7 +38,7 @@ def _spec(options, world=None):
     world = options.get("world_size") or world
     if world:
         sized("nodes", options.get("nodes"), world)
-    return Spec("lierne_context_spec", nmembers=len(members), **options)
+    return Spec("lierne_context_spec", nmembers=len(members), name=options.pop("context_name", None), **options)
 
 
 class Dropped:
@@ -87,7 +88,7 @@ class Context(Dropped):
     Options of every way in, by keyword: timeout (seconds that any wait may take; 60), nodes (node of
     each rank), check (compare every call with those of all other ranks), max_groups, members and
     world_size (a context over some ranks of a larger world). They are the fields of
-    lierne_context_spec."""
+    lierne_context_spec, whose name is context_name here."""
 
     def __init__(self, handle: typing.Any, destroy: typing.Any, keep: typing.Any = ()) -> None:
         super().__init__()
@@ -103,7 +104,8 @@ class Context(Dropped):
     @classmethod
     def self(cls, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
              check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
-             world_size: typing.Optional[int] = None) -> Context:
+             world_size: typing.Optional[int] = None,
+             context_name: typing.Optional[str] = None) -> Context:
         """A world of one rank. Not collective."""
         spec = _spec(arguments(locals(), "cls"), 1)
         return cls(make("lierne_context", lib.lierne_context_create_self, spec.at),
@@ -113,7 +115,8 @@ class Context(Dropped):
     def node(cls, rank: int = 0, world: int = 0, name: typing.Optional[str] = None, *,
              timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None, check: bool = False,
              max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
-             world_size: typing.Optional[int] = None) -> Context:
+             world_size: typing.Optional[int] = None,
+             context_name: typing.Optional[str] = None) -> Context:
         """The processes of one node, without MPI. Collective. world 0: rank, world and name come from
         the launcher's environment (torchrun, mpirun, srun); name is then added to the launcher's."""
         own = _spec(arguments(locals(), "cls", "rank", "world", "name"), world)
@@ -125,7 +128,8 @@ class Context(Dropped):
     def mpi(cls, comm: Communicator, *, timeout: typing.Optional[float] = None,
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None) -> Context:
+            world_size: typing.Optional[int] = None,
+            context_name: typing.Optional[str] = None) -> Context:
         """The ranks of an MPI communicator of mpi4py. Collective. Loads liblierne_mpi, and with it
         MPI; nothing else in this package does. Raises OSError if the package has no liblierne_mpi."""
         options = arguments(locals(), "cls", "comm")
@@ -140,7 +144,8 @@ class Context(Dropped):
     def oob(cls, rank: int, nranks: int, calls: Calls, *, timeout: typing.Optional[float] = None,
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None) -> Context:
+            world_size: typing.Optional[int] = None,
+            context_name: typing.Optional[str] = None) -> Context:
         """Ranks that communicate through the caller's functions (see lierne.oob.Calls). Collective."""
         options = arguments(locals(), "cls", "rank", "nranks", "calls")
         from lierne.oob import Calls, bind
@@ -185,7 +190,8 @@ class Context(Dropped):
     @staticmethod
     def sim(nranks: int, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
             check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None) -> World:
+            world_size: typing.Optional[int] = None,
+            context_name: typing.Optional[str] = None) -> World:
         """A World: all ranks of a world in this process, for tests and offline planning."""
         return World(**arguments(locals()))
 
@@ -259,6 +265,11 @@ class Context(Dropped):
         return lib.lierne_context_get_timeout(handle(self, "context"))
 
     @property
+    def name(self) -> typing.Optional[str]:
+        """The name that the context was given (context_name), or None."""
+        return text(lib.lierne_context_get_name(handle(self, "context")))
+
+    @property
     def members(self) -> typing.List[int]:
         """The ranks of the context, ascending."""
         n = lib.lierne_context_get_nmembers(handle(self, "context"))
@@ -316,6 +327,26 @@ class Context(Dropped):
         self._call_at_once(lib.lierne_context_dump, out, len(out), self._handle)
         return text(out)
 
+    def summary(self) -> Report:
+        """What this rank's calls took so far, as a dict: that of lierne_context_get_summary_json."""
+        return json.loads(self._text(self._call_at_once, lib.lierne_context_get_summary_json))
+
+    def summary_table(self) -> str:
+        """The same as a table (lierne/summary.h)."""
+        return self._text(self._call_at_once, lib.lierne_context_get_summary)
+
+    def reduce_summary(self) -> str:
+        """The table of all ranks, the same on each. Collective."""
+        return self._text(self._call, lib.lierne_context_reduce_summary)
+
+    def _text(self, call, function):
+        out = ffi.new("char **")
+        call(function, out, self._handle)
+        try:
+            return text(out[0])
+        finally:
+            lib.lierne_text_destroy(out[0])
+
     def close(self) -> None:
         """Destroys the context with all that was made from it. Collective, unless it is dead. Raises
         BufferError while arrays over its memory are alive (empty, shared outputs)."""
@@ -358,7 +389,8 @@ class World:
     def __init__(self, nranks: int, *, timeout: typing.Optional[float] = None,
                  nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
                  members: typing.Optional[typing.Sequence[int]] = None,
-                 world_size: typing.Optional[int] = None) -> None:
+                 world_size: typing.Optional[int] = None,
+                 context_name: typing.Optional[str] = None) -> None:
         self._handle = None
         spec = _spec(arguments(locals(), "nranks"), nranks)
         self._handle = make("lierne_sim", lib.lierne_sim_create, nranks, spec.at)

@@ -39,23 +39,28 @@ class Grid:
 
     dims: name -> size, the first dim varying FASTEST (as Megatron-LM; the reverse of a torch
     DeviceMesh, for which there is Grid.from_device_mesh). world_size: ranks of the world, by default
-    those up to the grid's last rank; all grids of a context need the context's.
+    those up to the grid's last rank; all grids of a context need the context's. name: for messages.
 
     Raises errors.InvalidError, NameError, DimSizeError, DuplicateError, OversizedError and others
     with the C message."""
 
     def __init__(self, dims: typing.Mapping[str, int], rank_offset: int = 0,
-                 world_size: typing.Optional[int] = None) -> None:
+                 world_size: typing.Optional[int] = None, name: typing.Optional[str] = None) -> None:
         _check_dims(dims)
-        for name, size in dims.items():
+        for dim, size in dims.items():
             if not hasattr(size, "__index__"):
-                raise TypeError(f"the size of dim {name!r} is {size!r}, must be a whole number")
+                raise TypeError(f"the size of dim {dim!r} is {size!r}, must be a whole number")
         sizes = [operator.index(size) for size in dims.values()]
         if world_size is None:
             world_size = max(rank_offset + int(np.prod(sizes, dtype=np.int64)), 1)
         spec = Spec("lierne_grid_spec", ndims=len(sizes), names=list(dims), sizes=sizes,
-                    rank_offset=rank_offset, world_size=world_size)
+                    rank_offset=rank_offset, world_size=world_size, name=name)
         self._own(make("lierne_grid", lib.lierne_grid_create, spec.at))
+
+    @property
+    def name(self) -> typing.Optional[str]:
+        """The name that the grid was given, or None."""
+        return text(lib.lierne_grid_get_name(self._handle))
 
     def _own(self, handle, owner=None):
         """Takes a handle: its own, or one that `owner` (a Config) keeps."""

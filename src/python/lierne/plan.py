@@ -352,13 +352,19 @@ class Plan:
         """The plan whose forward is this plan's adjoint, and the reverse. Collective."""
         return self._derived(self.context, lib.lierne_plan_create_transposed, self._alive())
 
-    def retyped(self, dtype: DType, row_shape: Shape = (), max_inflight: int = 0) -> Plan:
+    @property
+    def name(self) -> typing.Optional[str]:
+        """The name that the plan was given, or None."""
+        return text(lib.lierne_plan_get_name(self._alive()))
+
+    def retyped(self, dtype: DType, row_shape: Shape = (), max_inflight: int = 0,
+                name: typing.Optional[str] = None) -> Plan:
         """The plan that moves the same rows as rows of another dtype and shape, without planning again
         (lierne_plan_create_retyped). For plans of rows, and for redistributions and bridges that divide no
         index of the last axis, which becomes row_shape. max_inflight: 0 for that of this plan. Collective.
         Raises errors.InvalidError and others."""
         row_shape = tuple(row_shape)
-        spec = Spec("lierne_retyped_spec", dtype=dtype_number(dtype), max_inflight=max_inflight,
+        spec = Spec("lierne_retyped_spec", dtype=dtype_number(dtype), max_inflight=max_inflight, name=name,
                     width=int(np.prod(row_shape, dtype=np.int64)))
         plan = self._derived(self.context, lib.lierne_plan_create_retyped, self._alive(), spec.at)
         plan.row_shape = row_shape

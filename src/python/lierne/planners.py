@@ -2,7 +2,9 @@
 (what is a rank's own is said so), and an error of one rank is the same error on all.
 
 group, an argument of all: None, or this rank's ContextGroup (lierne.schedules.create_groups), whose order
-domain the plan is in (lierne/group.h). A plan keeps its group: closing that first is errors.BusyError."""
+domain the plan is in (lierne/group.h). A plan keeps its group: closing that first is errors.BusyError.
+
+name, an argument of all: of the plan, for messages, traces and summaries (lierne/plan.h, Names)."""
 from __future__ import annotations
 
 import itertools
@@ -43,12 +45,14 @@ class Redistribute(Plan):
     def __init__(self, context: Context, src: Layout, dst: Layout, adjoint_src: typing.Optional[Layout] = None,
                  adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
                  shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
-                 max_segments: int = 0, max_rows: int = 0, max_peers: int = 0) -> None:
+                 max_segments: int = 0, max_rows: int = 0, max_peers: int = 0,
+                 name: typing.Optional[str] = None) -> None:
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
                     routing=choice("routing", routing, ROUTINGS),
                     shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group),
+                    name=name,
                     max_segments=max_segments, max_rows=max_rows, max_peers=max_peers)
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
@@ -70,7 +74,7 @@ class PackedBridge(Plan):
     def __init__(self, context: Context, src: Layout, dst: Layout, runs: Integers = (), allow_unused: bool = False,
                  allow_repeat: bool = False, partial_dims: typing.Sequence[str] = (), max_inflight: int = 1,
                  routing: Routing = "auto", group: typing.Optional[ContextGroup] = None, max_segments: int = 0,
-                 max_rows: int = 0, max_runs: int = 0, max_peers: int = 0) -> None:
+                 max_rows: int = 0, max_runs: int = 0, max_peers: int = 0, name: typing.Optional[str] = None) -> None:
         runs, names = read_runs(runs), list(dst.grid.dims())
         for name in partial_dims:
             if name not in names:
@@ -78,7 +82,7 @@ class PackedBridge(Plan):
         spec = Spec("lierne_packed_bridge_spec", src=handle(src, "layout"), dst=handle(dst, "layout"), runs=runs,
                     nruns=len(runs), allow_unused=bool(allow_unused), allow_repeat=bool(allow_repeat),
                     partial_dims=sum(1 << names.index(name) for name in partial_dims), max_inflight=max_inflight,
-                    routing=choice("routing", routing, ROUTINGS), group=group_handle(group),
+                    routing=choice("routing", routing, ROUTINGS), group=group_handle(group), name=name,
                     max_segments=max_segments, max_rows=max_rows, max_runs=max_runs, max_peers=max_peers)
         super().__init__(context, lib.lierne_plan_create_packed_bridge, handle(context, "context"), spec.at)
 
@@ -146,8 +150,10 @@ class TensorSet(_Set, Plan):
 
     def __init__(self, context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
                  src_offsets: typing.Optional[Integers] = None, dst_offsets: typing.Optional[Integers] = None,
-                 max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> None:
-        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=group_handle(group))
+                 max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
+                 name: typing.Optional[str] = None) -> None:
+        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=group_handle(group),
+                         name=name)
         super().__init__(context, lib.lierne_plan_create_set, handle(context, "context"), spec.at)
         self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
 
@@ -225,10 +231,12 @@ class Graph(_Rows):
     def __init__(self, context: Context, owner: Integers, source: Integers, target: Integers, dtype: DType,
                  row_shape: Shape = (), algorithm: GraphAlgorithm = "auto", accumulate: bool = False,
                  combined: bool = False, keep_ghosts: bool = False, max_inflight: int = 1,
-                 remote_targets: bool = False, group: typing.Optional[ContextGroup] = None) -> None:
+                 remote_targets: bool = False, group: typing.Optional[ContextGroup] = None,
+                 name: typing.Optional[str] = None) -> None:
         self._options = dict(dtype=dtype, row_shape=row_shape, algorithm=algorithm,
                              accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                             max_inflight=max_inflight, remote_targets=remote_targets, group=group_handle(group))
+                             max_inflight=max_inflight, remote_targets=remote_targets, group=group_handle(group),
+                             name=name)
         self._plan(context, lib.lierne_plan_create_graph, "lierne_graph_spec", **self._options,
                    **self._edges(owner, source, target))
 
@@ -255,13 +263,13 @@ class References(_Rows):
     def __init__(self, context: Context, nowned: int, rank: Integers, row: Integers, dtype: DType,
                  row_shape: Shape = (), algorithm: GraphAlgorithm = "auto", accumulate: bool = False,
                  combined: bool = False, keep_ghosts: bool = False, max_inflight: int = 1,
-                 group: typing.Optional[ContextGroup] = None) -> None:
+                 group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> None:
         if len(rank) != len(row):
             raise ValueError(f"rank has {len(rank)} entries and row has {len(row)}")
         self._plan(context, lib.lierne_plan_create_references, "lierne_references_spec", row_shape,
                    algorithm, dtype, nowned=nowned, nghosts=len(rank), rank=rank, row=row,
                    accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
-                   max_inflight=max_inflight, group=group_handle(group))
+                   max_inflight=max_inflight, group=group_handle(group), name=name)
 
 
 class Halo(Plan):
@@ -274,7 +282,7 @@ class Halo(Plan):
     def __init__(self, context: Context, nlocal: int, nghost: int, sendproc: typing.Sequence[int],
                  recvproc: typing.Sequence[int], sendlists: typing.Sequence[Integers], recvnum: typing.Sequence[int],
                  dtype: DType, row_shape: Shape = (), keep_ghosts: bool = False, max_inflight: int = 1,
-                 group: typing.Optional[ContextGroup] = None) -> None:
+                 group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> None:
         swaps = {len(sendproc), len(recvproc), len(sendlists), len(recvnum)}
         if len(swaps) != 1:
             raise ValueError(f"the lists of swaps have different lengths: {sorted(swaps)}")
@@ -283,7 +291,7 @@ class Halo(Plan):
                     sendproc=sendproc, recvproc=recvproc, sendnum=[len(x) for x in sendlists],
                     recvnum=recvnum, sendlist=list(sendlists), dtype=dtype_number(dtype),
                     width=int(np.prod(self.row_shape, dtype=np.int64)), keep_ghosts=keep_ghosts,
-                    max_inflight=max_inflight, group=group_handle(group))
+                    max_inflight=max_inflight, group=group_handle(group), name=name)
         super().__init__(context, lib.lierne_plan_create_halo, handle(context, "context"), spec.at)
 
     def swaps(self) -> Report:

@@ -129,14 +129,14 @@ class Samples:
     def __init__(self, context: Context, dispatch: typing.Sequence[typing.Tuple[typing.Any, ...]],
                  ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_items: int, max_rows: int,
                  max_segments: int = 0, max_returned_rows: int = 0, costs: int = 1, caller: bool = False,
-                 max_inflight: int = 1) -> None:
+                 max_inflight: int = 1, name: typing.Optional[str] = None) -> None:
         self.context, self._handle = context, None
         ways = [(_DISPATCHES[entry[2] if len(entry) > 2 else "rows"], *entry[:2]) for entry in dispatch]
         ways += [(lib.LIERNE_SAMPLES_RETURN, *entry) for entry in ret]
         tensors = [{"way": way, "dtype": dtype_number(dtype), "width": width} for way, width, dtype in ways]
         spec = Spec("lierne_samples_spec", max_local_items=max_items, max_local_segments=max_segments,
                     ncosts=costs, caller=bool(caller), max_rows=max_rows, max_returned_rows=max_returned_rows,
-                    ntensors=len(tensors), tensors=tensors, max_inflight=max_inflight)
+                    ntensors=len(tensors), tensors=tensors, max_inflight=max_inflight, name=name)
         out = ffi.new("lierne_samples **")
         self._costs = costs
         context._call(lib.lierne_samples_create, out, handle(context, "context"), spec.at)

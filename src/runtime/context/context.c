@@ -1,5 +1,6 @@
 /* What all contexts have in common: their options, what is in flight, what depends on them, and in
  * which order all that ends. */
+#include "runtime/context/summary.h"
 #include "runtime/context/watchdog.h"
 
 #include <sched.h>
@@ -92,6 +93,9 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     LIERNE_TRY(lierne_context_take_members(context, spec));
     LIERNE_TRY(lierne_check_name(spec->name));
     LIERNE_TRY(spec->name ? lierne_strdup(&context->name, spec->name) : LIERNE_OK);
+    double summary = 0;
+    LIERNE_TRY(env_number("LIERNE_SUMMARY", 0, &summary));
+    context->summary = summary > 0;
     LIERNE_TRY(lierne_log_open(context));
     LIERNE_TRY(take_links(context, spec));
     double check = spec->check != 0;
@@ -340,6 +344,7 @@ double lierne_context_get_timeout(const lierne_context *context) {
 }
 
 static void destroy(lierne_context *context) {
+    lierne_summary_end(context);
     destroy_abandoned(context);
     for (int i = 0; i < context->ncarriers && context->dead == LIERNE_OK; i++) {
         if (context->carriers[i].transport->leave) {

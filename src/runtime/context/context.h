@@ -144,6 +144,7 @@ struct lierne_context {
     const lierne_context_owner *owner; /* or NULL: the caller's */
     struct lierne_context *next_used;  /* in a simulated world: the one first used after this one */
     bool check;                        /* compare every call with the other ranks' */
+    bool summary;                      /* written at the end */
     lierne_status dead;                /* OK, or why every further call fails */
     const char *killer;                /* the public function that failed then */
     char dead_message[LIERNE_MESSAGE_SIZE];
@@ -187,7 +188,7 @@ LIERNE_PRIVATE void lierne_context_number_nodes(lierne_context *context, lierne_
                                                 int world);
 /* What the ranks of a new context compare in a call: fields, which are zero before, have space for
  * LIERNE_CONTEXT_FIELDS. Selects the transports (below) and has its errors. */
-#define LIERNE_CONTEXT_FIELDS 8
+#define LIERNE_CONTEXT_FIELDS 9
 LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
                                                         lierne_context *context,
                                                         const lierne_context_spec *spec,

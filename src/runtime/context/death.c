@@ -3,6 +3,7 @@
  * The first failure to communicate kills it: after a missed deadline no rank knows which messages
  * are still in flight, so another call could receive the data of the failed one. Every further call
  * that communicates returns the same error. */
+#include "runtime/context/summary.h"
 #include "runtime/context/watchdog.h"
 
 #include <stdarg.h>
@@ -92,6 +93,7 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
         if (context->control->failures) {
             context->control->failures->give_up(context->control_self, status);
         }
+        lierne_summary_end_own(context);
     }
     return status;
 }

@@ -88,7 +88,7 @@ lierne_status lierne_log_open(lierne_context *context) {
     lierne_log log = {.file = STDERR_FILENO};
     char path[PATH_SIZE] = "";
     LIERNE_TRY(read_level(&log.level));
-    if (log.level != LIERNE_LOG_OFF && name && *name) {
+    if ((log.level != LIERNE_LOG_OFF || context->summary) && name && *name) {
         LIERNE_TRY(name_file(path, name, context->rank));
         log.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         log.owned = log.file >= 0;
@@ -128,6 +128,13 @@ void lierne_log_write(const lierne_context *context, lierne_log_level level, con
     /* A log that cannot be written must not end a call that succeeded. */
     ssize_t written = write(context->log.file, line, end + 1);
     (void)written;
+}
+
+void lierne_log_text(const lierne_context *context, const lierne_text *text) {
+    if (!text->failed && text->length > 0) {
+        ssize_t written = write(context->log.file, text->data, text->length);
+        (void)written;
+    }
 }
 
 /* The peers whose messages a carrier would take: that of the first one that reaches them. */

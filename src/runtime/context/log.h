@@ -28,6 +28,9 @@ void lierne_log_close(lierne_log *log);
 /* Writes a line with the level, process and rank, at once: lines of ranks do not mix. */
 void lierne_log_write(const struct lierne_context *context, lierne_log_level level,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Writes text as it is, at once, whatever the level: what other variables than LIERNE_LOG ask for.
+ */
+void lierne_log_text(const struct lierne_context *context, const lierne_text *text);
 #define LIERNE_LOG(context, at, ...)                                                               \
     ((context)->log.level >= (at) ? lierne_log_write(context, at, __VA_ARGS__) : (void)0)
 /* What the context found: version, ranks, transports with the number of peers, and those that it

@@ -68,5 +68,6 @@ lierne_status lierne_context_list_fields(lierne_field *fields, lierne_context *c
     fields[6] = lierne_field_list("links", LIERNE_ITEM_I64, &context->links,
                                   sizeof context->links / sizeof(int64_t));
     fields[7] = lierne_field_text("name", context->name);
+    fields[8] = (lierne_field){.name = "LIERNE_SUMMARY", .value = context->summary};
     return lierne_context_select_transports(context);
 }

@@ -52,7 +52,8 @@ def context(over: typing.Literal["distributed", "node"] = "distributed", group: 
             store: typing.Any = None, device: typing.Any = None, *, timeout: typing.Optional[float] = None,
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None) -> lierne.Context:
+            world_size: typing.Optional[int] = None,
+            context_name: typing.Optional[str] = None) -> lierne.Context:
     """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None

@@ -25,7 +25,8 @@ def Bridge(context: Context, src: typing.Union[Grid, DeviceMesh], dst: typing.Un
            dst_placements: typing.Optional[typing.Mapping[str, Placement]] = None, output: Output = "whole",
            rows_per_sample: int = 0, row_order: RowOrder = "sample", variable_rows: bool = False,
            routing: Routing = "auto", shared_output: SharedOutput = "none",
-           group: typing.Optional[ContextGroup] = None, max_peers: int = 0) -> Operation:
+           group: typing.Optional[ContextGroup] = None, max_peers: int = 0,
+           name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.Bridge. src and dst: grids or DeviceMeshes whose dims are named tp, dp,
     cp and so on; the rest as lierne.Bridge."""
     src, dst = grid(src), grid(dst)
@@ -35,14 +36,16 @@ def Bridge(context: Context, src: typing.Union[Grid, DeviceMesh], dst: typing.Un
 def Redistribute(context: Context, src: Layout, dst: Layout, adjoint_src: typing.Optional[Layout] = None,
                  adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
                  shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
-                 max_segments: int = 0, max_rows: int = 0, max_peers: int = 0) -> Operation:
+                 max_segments: int = 0, max_rows: int = 0, max_peers: int = 0,
+                 name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.Redistribute between two lierne.Layouts."""
     return Operation(lierne.Redistribute(**arguments(locals())))
 
 
 def TensorSet(context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
               src_offsets: typing.Optional[Integers] = None, dst_offsets: typing.Optional[Integers] = None,
-              max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Operation:
+              max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
+              name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.TensorSet: many tensors, of which the messages between two ranks travel
     together. Its input and output are tensors of one axis; plan.views(tensor, "src" or "dst") are the
     tensors in them."""
@@ -52,7 +55,7 @@ def TensorSet(context: Context, src: typing.Sequence[Layout], dst: typing.Sequen
 def Graph(context: Context, owner: Integers, source: Integers, target: Integers, dtype: DType, row_shape: Shape = (),
           algorithm: GraphAlgorithm = "auto", accumulate: bool = False, combined: bool = False,
           keep_ghosts: bool = False, max_inflight: int = 1, remote_targets: bool = False,
-          group: typing.Optional[ContextGroup] = None) -> Operation:
+          group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.Graph: own rows -> ghosts."""
     return Operation(lierne.Graph(**arguments(locals())))
 
@@ -60,13 +63,14 @@ def Graph(context: Context, owner: Integers, source: Integers, target: Integers,
 def References(context: Context, nowned: int, rank: Integers, row: Integers, dtype: DType, row_shape: Shape = (),
                algorithm: GraphAlgorithm = "auto", accumulate: bool = False, combined: bool = False,
                keep_ghosts: bool = False, max_inflight: int = 1,
-               group: typing.Optional[ContextGroup] = None) -> Operation:
+               group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.References."""
     return Operation(lierne.References(**arguments(locals())))
 
 
 def Halo(context: Context, nlocal: int, nghost: int, sendproc: typing.Sequence[int], recvproc: typing.Sequence[int],
          sendlists: typing.Sequence[Integers], recvnum: typing.Sequence[int], dtype: DType, row_shape: Shape = (),
-         keep_ghosts: bool = False, max_inflight: int = 1, group: typing.Optional[ContextGroup] = None) -> Operation:
+         keep_ghosts: bool = False, max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
+         name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.Halo."""
     return Operation(lierne.Halo(**arguments(locals())))
