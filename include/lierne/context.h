@@ -105,9 +105,9 @@ typedef struct lierne_context_spec {
 
 /* Creates a context of a world of one rank, or with one member of a larger world. Not collective.
  * spec may be NULL. Destroy it with lierne_context_destroy; *out is NULL on failure.
- * Errors: INVALID (out NULL, spec->size, timeout, max_groups, links, LIERNE_TIMEOUT_MS or
- * LIERNE_CHECK not a number, LIERNE_LOG or LIERNE_LOG_FILE, members), IO (no file can be made in
- * LIERNE_DUMP_DIR, or for LIERNE_LOG_FILE), NO_MEMORY. */
+ * Errors: INVALID (out NULL, spec->size, timeout, max_groups, links, name, LIERNE_TIMEOUT_MS,
+ * LIERNE_CHECK or LIERNE_SUMMARY not a number, LIERNE_LOG or LIERNE_LOG_FILE, members), IO (no file
+ * can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for LIERNE_LOG_FILE), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 

@@ -32,8 +32,9 @@ extern "C" {
  *                          beside lierne.
  *
  * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK,
- * LIERNE_NODE or LIERNE_LOG), MISMATCH (spec->nodes, members, world_size or check), IO (no file can
- * be made in LIERNE_DUMP_DIR or for LIERNE_LOG_FILE), NO_MEMORY. Their messages name ranks of comm,
+ * LIERNE_SUMMARY, LIERNE_NODE or LIERNE_LOG), MISMATCH (spec->nodes, members, world_size, check,
+ * name or LIERNE_SUMMARY), IO (no file can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for
+ * LIERNE_LOG_FILE), NO_MEMORY. Their messages name ranks of comm,
  * because members are not agreed yet. Errors of one rank that are not propagated, so that the other
  * ranks see TIMEOUT: INVALID (comm is MPI_COMM_NULL or an intercommunicator, MPI is not initialised
  * or is finalised), NO_MEMORY of the first allocation, TRANSPORT (MPI's own), TIMEOUT. After such

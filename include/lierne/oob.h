@@ -72,11 +72,12 @@ typedef struct lierne_oob_spec {
  * TIMEOUT. Buffers of a dead context stay borrowed as long as free_request says.
  *
  * Errors that all ranks get alike: INVALID (out NULL, spec->context, LIERNE_TIMEOUT_MS,
- * LIERNE_CHECK, LIERNE_NODE, LIERNE_LOG or LIERNE_TRANSPORTS), MISMATCH (nodes, members, world_size
- * or check), IO (no file can be made in LIERNE_DUMP_DIR or for LIERNE_LOG_FILE), NO_MEMORY. Errors
- * of one rank, which the others see as TIMEOUT: INVALID (spec NULL or its size, rank or nranks out
- * of range, allgather or test NULL, only one of send and receive), NO_MEMORY of the first
- * allocations, TRANSPORT (a function returned an error), TIMEOUT, PEER_FAILED.
+ * LIERNE_CHECK, LIERNE_SUMMARY, LIERNE_NODE, LIERNE_LOG or LIERNE_TRANSPORTS), MISMATCH (nodes,
+ * members, world_size, check, name or LIERNE_SUMMARY), IO (no file can be made in LIERNE_DUMP_DIR
+ * or LIERNE_METRICS, or for LIERNE_LOG_FILE), NO_MEMORY. Errors of one rank, which the others see
+ * as TIMEOUT: INVALID (spec NULL or its size, rank or nranks out of range, allgather or test NULL,
+ * only one of send and receive), NO_MEMORY of the first allocations, TRANSPORT (a function returned
+ * an error), TIMEOUT, PEER_FAILED.
  *
  * Thread safety: as any context; ranks may be threads of one process. */
 LIERNE_API lierne_status lierne_context_create_oob(lierne_context **out,

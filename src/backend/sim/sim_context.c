@@ -56,6 +56,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
                                                         ? LIERNE_RECORDER_ENTRIES
                                                         : LIERNE_RECORDER_FEW_ENTRIES);
         lierne_recorder_meet(&context->recorder, sim->number, sim->created);
+        (void)lierne_metrics_open(context);
         lierne_log_context(context);
         *sim->last_used = context;
         sim->last_used = &context->next_used;
@@ -66,6 +67,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
 static void close_sim(lierne_sim *sim) {
     for (lierne_context *c = sim->used; c; c = c->next_used) {
         lierne_summary_end(c);
+        lierne_metrics_write(c);
         c->nodes = NULL; /* the world's, as the members and the name */
         c->name = NULL;
         c->members.ranks = NULL;

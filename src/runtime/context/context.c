@@ -111,8 +111,11 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
-    return context->owner ? LIERNE_OK
-                          : lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES);
+    if (context->owner) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES));
+    return lierne_metrics_open(context);
 }
 
 static void destroy_abandoned(lierne_context *context) {
@@ -135,6 +138,7 @@ void lierne_context_clear(lierne_context *context) {
     if (context->own_stream && context->destroy_own_stream) {
         context->destroy_own_stream(context->own_stream);
     }
+    lierne_metrics_close(&context->metrics);
     lierne_counters_drop(context);
     lierne_mem_free(context->name);
     lierne_mem_free(context->nodes);
@@ -280,6 +284,7 @@ void lierne_context_end_call(lierne_context *context, int64_t call, lierne_statu
         if (context->log.level >= LIERNE_LOG_WARN) {
             log_call(context, c);
         }
+        LIERNE_METRICS_UPDATE(context);
     }
 }
 
@@ -345,6 +350,7 @@ double lierne_context_get_timeout(const lierne_context *context) {
 
 static void destroy(lierne_context *context) {
     lierne_summary_end(context);
+    lierne_metrics_write(context);
     destroy_abandoned(context);
     for (int i = 0; i < context->ncarriers && context->dead == LIERNE_OK; i++) {
         if (context->carriers[i].transport->leave) {

@@ -9,6 +9,7 @@
 #include "runtime/context/back_end.h"
 #include "runtime/context/counters.h"
 #include "runtime/context/log.h"
+#include "runtime/context/metrics.h"
 #include "runtime/control/control.h"
 #include "runtime/control/members.h"
 #include "runtime/control/processes.h"
@@ -153,6 +154,7 @@ struct lierne_context {
     int64_t ncalls;
     lierne_recorder recorder;
     lierne_log log;
+    lierne_metrics metrics;
     char *name;                   /* or NULL */
     lierne_counters *counters;    /* the oldest first */
     size_t nplans;                /* alive; those that other plans own are not counted */

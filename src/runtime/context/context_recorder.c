@@ -32,5 +32,6 @@ void lierne_context_beat(lierne_context *context) {
         lierne_recorder_now(r) - atomic_load_explicit(&r->header->alive, memory_order_relaxed) >
             TICKS_PER_BEAT) {
         lierne_recorder_beat(r);
+        LIERNE_METRICS_UPDATE(context);
     }
 }

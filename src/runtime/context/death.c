@@ -94,6 +94,7 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
             context->control->failures->give_up(context->control_self, status);
         }
         lierne_summary_end_own(context);
+        lierne_metrics_write(context);
     }
     return status;
 }

@@ -66,6 +66,7 @@ void lierne_execution_record_missing(const lierne_execution *e) {
 static void note_wait(lierne_execution *e) {
     size_t missing = e->flight.pending + e->flight.lingering;
     lierne_recorder_beat(&e->context->recorder);
+    LIERNE_METRICS_UPDATE(e->context);
     if (missing != e->flight.clock.missing) {
         e->flight.clock.missing = missing;
         lierne_execution_record_missing(e);
