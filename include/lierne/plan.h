@@ -127,7 +127,7 @@ LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
 LIERNE_API const char *lierne_plan_get_memory_kind(const lierne_plan *plan);
 
 /* The number by which messages, dumps and traces name the plan ("forward 6 of plan 3"): the same on
- * every rank, higher for later plans of a context, 0 over self; -1 for NULL. Not collective. */
+ * every rank, higher for later plans of a context; -1 for NULL. Not collective. */
 LIERNE_API int lierne_plan_get_number(const lierne_plan *plan);
 
 /* The name that the spec gave the plan, which owns it; NULL without one, and for NULL. A

@@ -11,10 +11,13 @@
 #include "plan/object.h"
 #include "runtime/context/context.h"
 #include "runtime/recorder/dump.h"
+#include "runtime/recorder/trace_file.h"
 
 #include <stdio.h>
 
 #define FIRST_EXTRA 1000000000 /* no plan has such a number */
+#define MOST_PLANS  10000000   /* that have further tracks */
+#define TRACKS      64         /* of a plan: requests in flight */
 
 /* Where the calls of a plan are drawn. */
 typedef struct track {
@@ -36,6 +39,7 @@ typedef struct trace {
     lierne_text *text;
     const lierne_dump *dump;
     const lierne_context *context;
+    int64_t begin; /* time 0, on the monotonic clock */
     LIERNE_VEC(track) tracks;
 } trace;
 
@@ -71,7 +75,7 @@ static const lierne_entry *find_end(const lierne_dump *dump, size_t from, bool w
 }
 
 static int64_t time_of(const trace *t, const lierne_entry *e) {
-    return lierne_dump_nanoseconds(t->dump, e) - t->context->recorder.begin;
+    return lierne_dump_nanoseconds(t->dump, e) - t->begin;
 }
 
 /* "plan 3 'vision': bridge"; "plan 3 'vision': bridge (2)" where the plan has other tracks. */
@@ -110,7 +114,8 @@ static lierne_status find_track(track **found, trace *t, int plan, int64_t begin
         }
         nth += (*found)->plan == plan;
     }
-    const track added = {plan, nth == 1 ? plan : FIRST_EXTRA + (int)t->tracks.count, begin};
+    const track added = {plan, nth == 1 ? plan : FIRST_EXTRA + plan % MOST_PLANS * TRACKS + nth,
+                         begin};
     LIERNE_TRY(LIERNE_VEC_PUSH(&t->tracks, added));
     *found = &t->tracks.at[t->tracks.count - 1];
     name_track(t, *found, nth);
@@ -216,7 +221,7 @@ static lierne_status add_call(trace *t, size_t from) {
 
 static lierne_status write_trace(lierne_text *text, const lierne_dump *dump,
                                  const lierne_context *context) {
-    trace t = {.text = text, .dump = dump, .context = context};
+    trace t = {.text = text, .dump = dump, .context = context, .begin = context->recorder.begin};
     lierne_status status = LIERNE_OK;
     for (size_t i = 0; i < dump->records.count && status == LIERNE_OK; i++) {
         if (dump->records.at[i].kind == LIERNE_RECORD_CALL) {
@@ -230,4 +235,37 @@ static lierne_status write_trace(lierne_text *text, const lierne_dump *dump,
 lierne_status lierne_context_get_trace(char **text, const lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     return lierne_context_write(text, context, write_trace);
+}
+
+/* Calls that have ended since calls were appended last. */
+static lierne_status append_calls(lierne_text *text, const void *self, int64_t begin) {
+    const lierne_context *context = self;
+    const lierne_recorder *r = &context->recorder;
+    lierne_dump dump;
+    lierne_recorder_set_clock(r);
+    lierne_status status = lierne_dump_parse(&dump, r->header, r->bytes, "the recorder");
+    trace t = {.text = text,
+               .dump = &dump,
+               .context = context,
+               .begin = r->begin + (begin - r->created)};
+    for (size_t i = 0; i < dump.records.count && status == LIERNE_OK; i++) {
+        const lierne_entry *end =
+            dump.records.at[i].kind == LIERNE_RECORD_CALL ? find_end(&dump, i, true) : NULL;
+        status = end && end->index >= context->traced ? add_call(&t, i) : LIERNE_OK;
+    }
+    lierne_mem_free(t.tracks.at);
+    lierne_dump_clear(&dump);
+    return status;
+}
+
+/* A trace that cannot be written must not keep a plan from being freed. */
+void lierne_context_trace_calls(lierne_context *context) {
+    const lierne_recorder *r = &context->recorder;
+    if (!context->traces || !r->header || context->dead != LIERNE_OK) {
+        return;
+    }
+    if (lierne_trace_append(append_calls, context, "calls", r->created) != LIERNE_OK) {
+        LIERNE_LOG(context, LIERNE_LOG_WARN, "%s", lierne_error_text());
+    }
+    context->traced = (int64_t)atomic_load(&r->header->written);
 }

@@ -43,7 +43,9 @@ extern const char *const lierne_direction_names[2];
 size_t lierne_plan_bytes(const lierne_plan *plan, int direction, lierne_buffer buffer);
 
 /* The plan of a dependent, or NULL if it is something else. */
-const lierne_plan *lierne_plan_of(const lierne_dependent *dependent);
+static inline const lierne_plan *lierne_plan_of(const lierne_dependent *dependent) {
+    return dependent->is_plan ? (const lierne_plan *)dependent : NULL;
+}
 
 /* INVALID without a plan, for no direction, and for the adjoint of a plan that has none. */
 lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction);

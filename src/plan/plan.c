@@ -189,13 +189,10 @@ static bool dependent_busy(const lierne_dependent *dependent) {
 
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
     lierne_plan *plan = (lierne_plan *)dependent;
+    lierne_context_trace_calls(plan->context);
     plan->context->nplans -= lierne_context_remove_dependent(plan->context, dependent);
     drop_plan(plan);
     return LIERNE_OK;
-}
-
-const lierne_plan *lierne_plan_of(const lierne_dependent *dependent) {
-    return dependent->busy == dependent_busy ? (const lierne_plan *)dependent : NULL;
 }
 
 void lierne_plan_own(lierne_plan *plan) {
@@ -349,7 +346,8 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
         return status;
     }
     plan->decision = decision;
-    plan->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+    plan->dependent =
+        (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent, .is_plan = true};
     lierne_context_add_dependent(context, &plan->dependent);
     context->nplans++;
     plan->counters->plans++;
@@ -450,6 +448,7 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     lierne_context_end_call(context, call, status);
     lierne_plan_name_error(status, plan->parts.name);
     if (status == LIERNE_OK) {
+        lierne_context_trace_calls(context);
         swap_parts(plan, next);
         keep_memory(plan, next);
         plan->decision = decision;

@@ -99,7 +99,7 @@ static inline lierne_guard *lierne_run_guard(const lierne_run *run) {
 /* schedule_trace.c. Adds the events of the last execution as lierne_run_get_trace writes them, with
  * times since a nanosecond of the calendar. */
 void lierne_run_write_trace(lierne_text *text, const lierne_run *run, int64_t begin);
-/* trace_file.c. Appends them to the file that LIERNE_TRACE names, if it is set. Errors: IO,
+/* Appends them to the file that LIERNE_TRACE names, if it is set. Errors: IO,
  * NO_MEMORY. */
 lierne_status lierne_run_append_trace(const lierne_run *run);
 

@@ -4,6 +4,7 @@
  * need one number at both ends of a message: a hash of its group, ends and place among its like.
  * Times are whole nanoseconds, so that bars of a queue which follow each other do not overlap. */
 #include "plan/object.h"
+#include "runtime/recorder/trace_file.h"
 #include "step/schedule_run.h"
 
 #include <string.h>
@@ -154,6 +155,15 @@ void lierne_run_write_trace(lierne_text *text, const lierne_run *run, int64_t be
     for (int i = 0; i < (int)run->schedule->operations.count; i++) {
         add_operation(&t, i);
     }
+}
+
+static lierne_status write_run(lierne_text *text, const void *run, int64_t begin) {
+    lierne_run_write_trace(text, run, begin);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_run_append_trace(const lierne_run *run) {
+    return lierne_trace_append(write_run, run, "runs", run->context->recorder.created);
 }
 
 lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {

@@ -31,6 +31,21 @@ verdict $? "each rank has a file of metrics: $(ls "$work/metrics")"
 [ "$(grep -h '^lierne_calls_total{.*collective="forward",kind="bridge"}' "$work"/metrics/* | awk '$NF > 0' | wc -l)" = 4 ]
 verdict $? "each rank counts its calls: $(grep -h '^lierne_calls_total' "$work"/metrics/*)"
 
+mkdir "$work/trace"
+run LIERNE_TRACE="$work/trace"
+sed '$s/,$/]/' "$work"/trace/calls-*.json >"$work/trace.json"
+python3 tests/cli/trace.py "$work/trace.json" >"$work/out" 2>&1
+verdict $? "bars of one track nest, and arrows lie in them: $(tail -n 3 "$work/out")"
+python3 - "$work/trace.json" <<'END'
+import collections, json, sys
+events = json.load(open(sys.argv[1]))
+calls = collections.Counter((e["pid"], e["args"]["what"]) for e in events if e.get("cat") == "call")
+assert len(calls) == 8 and len(set(calls.values())) == 1 and min(calls.values()) >= 4, calls
+ends = collections.Counter((e["id"], e["ph"]) for e in events if e["ph"] in "sf")
+assert ends and all(ends[i, "s"] == ends[i, "f"] == 1 for i, _ in ends)
+END
+verdict $? "a folder for traces gets every call of each rank, and both ends of every arrow"
+
 mkdir "$work/dumps"
 run LIERNE_DUMP_DIR="$work/dumps"
 "$build/lierne" hang --format prometheus "$work/dumps" >"$work/none.prom" && grep -qx 'lierne_hang_dumps 4' "$work/none.prom" &&

@@ -218,6 +218,24 @@ Test(names, calls_are_named_in_dumps_traces_and_errors) {
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
+Test(names, calls_of_one_rank_have_their_plans_names) {
+    static char text[8192];
+    lierne_all_gather_spec specs[2] = {all_gather_of(1, LIERNE_DTYPE_I32),
+                                       all_gather_of(1, LIERNE_DTYPE_I32)};
+    lierne_context *context;
+    lierne_plan *plans[2];
+    int32_t in = 1, out;
+    specs[0].name = "first", specs[1].name = "second";
+    assert_ok(lierne_context_create_self(&context, NULL));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(lierne_plan_create_all_gather(&plans[i], context, &specs[i]));
+    }
+    assert_ok(lierne_plan_forward(plans[1], &out, &in, NULL));
+    assert_ok(lierne_context_dump(text, sizeof text, context));
+    expect_text("dump", text, "forward 0 of plan 1 'second', LIERNE_OK");
+    assert_ok(lierne_context_destroy_all(context));
+}
+
 static void forget(const char *folder) {
     char path[256];
     for (int r = 0; r < RANKS; r++) {

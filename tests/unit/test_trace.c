@@ -8,7 +8,9 @@
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RANKS = 2, COUNT = 4, CALLS = 3, BYTES = 2 * COUNT * 4 /* sent and received */ };
 
@@ -119,6 +121,120 @@ Test(trace, a_call_that_has_not_ended_keeps_its_track) {
     cJSON_Delete(events);
     end_all(&w);
     assert_ok(lierne_sim_destroy_all(w.sim));
+}
+
+static char folder[] = "/tmp/lierne-trace-XXXXXX";
+
+static void ask(void) {
+    cr_assert(mkdtemp(folder));
+    setenv("LIERNE_TRACE", folder, 1);
+}
+
+/* The events of the file of this host, which is then removed with its folder. */
+static cJSON *read_folder(void) {
+    static char text[1 << 16];
+    char path[256], host[64] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(path, sizeof path, "%s/calls-%s.json", folder, host);
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    size_t length = fread(text, 1, sizeof text - 4, file);
+    fclose(file);
+    strcpy(text + length, "{}]");
+    cJSON *events = cJSON_Parse(text);
+    cr_assert(events, "%s", text);
+    cr_expect(remove(path) == 0 && rmdir(folder) == 0, "other files are left in %s", folder);
+    return events;
+}
+
+/* How many events have a phase and, in args or else in the event, a number or text. */
+static int count(const cJSON *events, const char *phase, const char *field, const char *value) {
+    int n = 0;
+    for (const cJSON *e = events->child; e; e = e->next) {
+        const char *own = text_of(e, field);
+        n += text_of(e, "ph") && strcmp(text_of(e, "ph"), phase) == 0 &&
+             (!field[0] || (own && strcmp(own, value) == 0));
+    }
+    return n;
+}
+
+/* Each rank's plan is destroyed, rank 0's by itself. Every call is there once, with its arrows. */
+Test(trace, a_folder_gets_the_calls_of_plans) {
+    static world w;
+    ask();
+    begin_all(&w);
+    end_all(&w);
+    assert_ok(lierne_plan_destroy(w.plans[0]));
+    assert_ok(lierne_sim_destroy_all(w.sim));
+    cJSON *events = read_folder();
+    for (int i = 0; i < CALLS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "forward %d of plan 0", i);
+        cr_expect_eq(count(events, "X", "name", name), RANKS, "%s", name);
+    }
+    cr_expect_eq(count(events, "X", "cat", "stage"), RANKS * CALLS);
+    cr_expect_eq(count(events, "s", "", ""), RANKS * CALLS);
+    cr_expect_eq(count(events, "f", "", ""), RANKS * CALLS);
+    for (const cJSON *a = events->child; a; a = a->next) {
+        for (const cJSON *b = a->next; b && cJSON_HasObjectItem(a, "dur"); b = b->next) {
+            cr_expect(!cJSON_HasObjectItem(b, "dur") || number(a, "pid") != number(b, "pid") ||
+                          !cross(a, b),
+                      "%s and %s", cJSON_PrintUnformatted(a), cJSON_PrintUnformatted(b));
+        }
+    }
+    cJSON_Delete(events);
+}
+
+/* A plan that gets another number, coalesced plans, and a context that dies. */
+Test(trace, a_folder_gets_calls_before_what_they_belong_to_is_gone) {
+    static const int32_t owner[] = {0, 0};
+    static const int64_t edge[] = {1};
+    const lierne_graph_spec spec = {.size = sizeof spec,
+                                    .nrows = 2,
+                                    .owner = owner,
+                                    .nedges = 1,
+                                    .source = edge,
+                                    .target = edge,
+                                    .dtype = LIERNE_DTYPE_F32,
+                                    .width = 1};
+    lierne_context *context;
+    lierne_plan *plan;
+    lierne_coalesced *together;
+    char name[48];
+    float in[2] = {1, 2}, out[2];
+    ask();
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_plan_create_graph(&plan, context, &spec));
+    int first = lierne_plan_get_number(plan);
+    assert_ok(lierne_plan_forward(plan, out, in, NULL));
+    assert_ok(lierne_plan_update_graph(plan, &spec));
+    assert_ok(lierne_plan_adjoint(plan, in, out, NULL));
+    assert_ok(lierne_coalesced_create(&together, &plan, 1));
+    assert_ok(lierne_coalesced_begin(together, LIERNE_DIRECTION_FORWARD, (void *[]){out},
+                                     (const void *[]){in}, NULL));
+    assert_ok(lierne_coalesced_end(together, LIERNE_DIRECTION_FORWARD));
+    assert_ok(lierne_context_abort(context, LIERNE_ERR_IO, "the disk is full"));
+    cr_expect_eq(lierne_context_get_status(context), LIERNE_ERR_IO);
+    expect_says("the disk is full");
+    assert_ok(lierne_context_destroy_all(context));
+    cJSON *events = read_folder();
+    snprintf(name, sizeof name, "forward 0 of plan %d", first);
+    cr_expect_eq(count(events, "X", "cat", "call"), 3);
+    cr_expect_eq(count(events, "X", "name", name), 1);
+    cJSON_Delete(events);
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+Test(trace, a_file_gets_no_calls) {
+    static world w;
+    char path[64];
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/runs.json", folder);
+    setenv("LIERNE_TRACE", path, 1);
+    begin_all(&w);
+    end_all(&w);
+    assert_ok(lierne_sim_destroy_all(w.sim));
+    cr_expect_eq(rmdir(folder), 0, "a file was written");
 }
 
 Test(trace, microseconds_have_all_their_decimals) {

@@ -1,11 +1,11 @@
 /* The control of a world of one rank, which agrees with itself and sends messages only to itself.
- */
+ * Its state is the number of the next agreement, by which plans are told apart. */
 #include "backend/self/self.h"
 
 static lierne_status agree_alone(void *self, lierne_status mine, const lierne_field *fields,
                                  size_t n, int *id, lierne_status *decision) {
-    (void)self, (void)fields, (void)n;
-    *id = 0;
+    (void)fields, (void)n;
+    *id = (*(int *)self)++;
     *decision = mine;
     return LIERNE_OK;
 }
@@ -34,7 +34,8 @@ static bool idle(void *self) {
 }
 
 static void close_self(void *self, bool dead) {
-    (void)self, (void)dead;
+    (void)dead;
+    lierne_mem_free(self);
 }
 
 const lierne_control lierne_self_control = {

@@ -66,6 +66,7 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
 
 static void close_sim(lierne_sim *sim) {
     for (lierne_context *c = sim->used; c; c = c->next_used) {
+        lierne_context_trace_calls(c);
         lierne_summary_end(c);
         lierne_metrics_write(c);
         c->nodes = NULL; /* the world's, as the members and the name */

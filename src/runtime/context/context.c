@@ -2,6 +2,7 @@
  * which order all that ends. */
 #include "runtime/context/summary.h"
 #include "runtime/context/watchdog.h"
+#include "runtime/recorder/trace_file.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -111,6 +112,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
+    context->traces = lierne_trace_has_folder();
     if (context->owner) {
         return LIERNE_OK;
     }
@@ -349,6 +351,7 @@ double lierne_context_get_timeout(const lierne_context *context) {
 }
 
 static void destroy(lierne_context *context) {
+    lierne_context_trace_calls(context);
     lierne_summary_end(context);
     lierne_metrics_write(context);
     destroy_abandoned(context);

@@ -57,6 +57,7 @@ typedef struct lierne_dependent {
     bool (*busy)(const struct lierne_dependent *dependent);
     /* Destroys it, and takes it from the list. */
     lierne_status (*destroy)(struct lierne_dependent *dependent);
+    bool is_plan;
 } lierne_dependent;
 
 /* A transport of the context, and its state. */
@@ -146,6 +147,8 @@ struct lierne_context {
     struct lierne_context *next_used;  /* in a simulated world: the one first used after this one */
     bool check;                        /* compare every call with the other ranks' */
     bool summary;                      /* written at the end */
+    bool traces;                       /* calls are appended to a file */
+    int64_t traced;                    /* entries of the recorder that it has got */
     lierne_status dead;                /* OK, or why every further call fails */
     const char *killer;                /* the public function that failed then */
     char dead_message[LIERNE_MESSAGE_SIZE];
@@ -200,7 +203,8 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
  * call it with the entries that these have. */
 lierne_status lierne_context_open_recorder(lierne_context *context, unsigned capacity);
 #define LIERNE_RECORDER_ENTRIES     1024
-#define LIERNE_RECORDER_FEW_ENTRIES 64 /* without a file: there may be thousands of ranks */
+#define LIERNE_RECORDER_TRACED      (1 << 16) /* where calls are appended to a file */
+#define LIERNE_RECORDER_FEW_ENTRIES 64        /* without a file: there may be thousands of ranks */
 /* Sets *text to what write adds, given what the recorder has; the body of public calls, so it
  * checks their arguments. Errors: INVALID, NO_MEMORY, those of write. */
 struct lierne_dump;
@@ -208,6 +212,10 @@ typedef lierne_status lierne_context_writer(lierne_text *text, const struct lier
                                             const lierne_context *context);
 lierne_status lierne_context_write(char **text, const lierne_context *context,
                                    lierne_context_writer *write);
+/* diagnose/call_trace.c. Appends calls that have ended to a file, where LIERNE_TRACE names a folder
+ * and the context is alive. To be called before a plan ends or gets another number, because its
+ * route knows the arrows, and before the context ends. */
+void lierne_context_trace_calls(lierne_context *context);
 /* A sign of life of a rank that waits, at most every few milliseconds. */
 LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
 

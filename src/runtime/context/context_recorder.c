@@ -11,7 +11,7 @@ lierne_status lierne_context_open_recorder(lierne_context *context, unsigned cap
                                  .members = context->members.count,
                                  .ranks = context->members.ranks,
                                  .timeout = context->timeout,
-                                 .capacity = capacity};
+                                 .capacity = context->traces ? LIERNE_RECORDER_TRACED : capacity};
     if (lierne_recorder_folder()) {
         lierne_process_describe(&spec.space, &spec.process, &spec.process_start);
     }

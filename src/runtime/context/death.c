@@ -76,9 +76,20 @@ static lierne_status find_cause(const lierne_context *context, lierne_status sta
     return status;
 }
 
+/* Before it is dead; what it dies of is kept. */
+static void trace_calls(lierne_context *context) {
+    char message[LIERNE_MESSAGE_SIZE];
+    if (context->traces) {
+        snprintf(message, sizeof message, "%s", lierne_error_text());
+        lierne_context_trace_calls(context);
+        lierne_set_error(message);
+    }
+}
+
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status) {
     if (context->dead == LIERNE_OK) {
         status = find_cause(context, status);
+        trace_calls(context);
         context->dead = status;
         context->killer = lierne_call_name;
         snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_error_text());

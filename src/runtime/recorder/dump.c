@@ -179,6 +179,7 @@ lierne_status lierne_dump_parse(lierne_dump *dump, const void *data, size_t byte
     for (uint64_t i = written > h->capacity ? written - h->capacity : 0; i < written; i++) {
         lierne_entry record;
         if (read_entry(&record, &entries[(i & (h->capacity - 1)) * 4], i)) {
+            record.index = (int64_t)i;
             LIERNE_TRY(LIERNE_VEC_PUSH(&dump->records, record));
         }
     }

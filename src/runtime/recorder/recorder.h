@@ -51,7 +51,8 @@ typedef struct lierne_entry {
     int64_t number; /* of the call of this plan and `what`, or of the control's call */
     int peer;
     int64_t bytes;
-    int64_t time; /* ticks on the recorder's clock; 0: now */
+    int64_t time;  /* ticks on the recorder's clock; 0: now */
+    int64_t index; /* of an entry that was read: its number */
 } lierne_entry;
 
 #define LIERNE_RECORDER_MAGIC   "LIERNEFR"

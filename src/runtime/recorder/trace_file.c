@@ -1,4 +1,4 @@
-/* LIERNE_TRACE: every execution appends its events to a file that all ranks share.
+/* The file of LIERNE_TRACE: ranks append their events to one that those of a host share.
  *
  * The file begins with "[", and each rank adds its events with one write at the end, so that
  * nothing is lost where ranks write at the same time. The list is never closed, because no rank
@@ -8,15 +8,18 @@
  *
  * Several contexts may write to one file. Times therefore count from when the one was created that
  * wrote first; the first line says when that was. */
-#include "step/schedule_run.h"
+#include "runtime/recorder/trace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define PATH_SIZE 4096
 
 static lierne_status reject_trace(const char *path, const char *what) {
     return LIERNE_FAIL(LIERNE_ERR_IO, "LIERNE_TRACE is '%s', which cannot be %s: %s", path, what,
@@ -39,12 +42,14 @@ static lierne_status append_file(const char *path, const char *text, int flags) 
 #define BEGIN                                                                                      \
     "[\n{\"name\":\"job_begin\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"calendar_ns\":\""
 
-static lierne_status begin_file(const char *path, int rank, int64_t created) {
-    char own[4096], text[160];
+static lierne_status begin_file(const char *path, int64_t created) {
+    static atomic_int files; /* of this process, whose threads may be ranks */
+    char own[PATH_SIZE + 64], text[160];
     if (access(path, F_OK) == 0) {
         return LIERNE_OK;
     }
-    int n = snprintf(own, sizeof own, "%s.%ld.%d", path, (long)getpid(), rank);
+    int n =
+        snprintf(own, sizeof own, "%s.%ld.%d", path, (long)getpid(), atomic_fetch_add(&files, 1));
     if (n < 0 || (size_t)n >= sizeof own) {
         errno = ENAMETOOLONG;
         return reject_trace(path, "opened");
@@ -75,20 +80,46 @@ static lierne_status read_begin(int64_t *created, const char *path) {
     return status;
 }
 
-lierne_status lierne_run_append_trace(const lierne_run *run) {
+bool lierne_trace_has_folder(void) {
     const char *path = getenv("LIERNE_TRACE");
-    int64_t created = run->context->recorder.created;
+    struct stat info;
+    return path && *path && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* *path is "" where nobody asks. */
+static lierne_status find_path(char path[PATH_SIZE], const char *name) {
+    const char *asked = getenv("LIERNE_TRACE");
+    char host[64] = "";
+    int n = snprintf(path, PATH_SIZE, "%s", asked ? asked : "");
+    if (lierne_trace_has_folder()) {
+        gethostname(host, sizeof host - 1);
+        n = snprintf(path, PATH_SIZE, "%s/%s-%s.json", asked, name, host);
+    }
+    if (n < 0 || n >= PATH_SIZE) {
+        errno = ENAMETOOLONG;
+        return reject_trace(path, "opened");
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_trace_append(lierne_trace_writer *write, const void *self, const char *name,
+                                  int64_t created) {
+    char path[PATH_SIZE];
     lierne_text lines = {0};
-    char *text;
-    if (!path || !*path) {
+    LIERNE_TRY(find_path(path, name));
+    if (!*path) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(begin_file(path, run->schedule->rank, created));
+    LIERNE_TRY(begin_file(path, created));
     LIERNE_TRY(read_begin(&created, path));
-    lierne_run_write_trace(&lines, run, created);
-    lierne_text_add(&lines, ",\n");
-    LIERNE_TRY(lierne_text_take(&lines, &text));
-    lierne_status status = append_file(path, text, 0);
-    lierne_mem_free(text);
+    lierne_status status = write(&lines, self, created);
+    if (status == LIERNE_OK && lines.length > 0) {
+        char *text = NULL;
+        lierne_text_add(&lines, ",\n");
+        status = lierne_text_take(&lines, &text);
+        status = status == LIERNE_OK ? append_file(path, text, 0) : status;
+        lierne_mem_free(text);
+    }
+    lierne_text_clear(&lines);
     return status;
 }
