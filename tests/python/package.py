@@ -367,7 +367,7 @@ class Hangs(unittest.TestCase):
             world = lierne.World(3, timeout=0.3)
 
             def work(context):
-                plans = [lierne.all_gather(context, 2, "f32") for _ in range(2)]
+                plans = [lierne.all_gather(context, 2, "f32", name=name) for name in ("weights", "gradients")]
                 data = np.arange(2, dtype=np.float32)
                 for plan in plans + plans:
                     if context.rank != 2 or plan is not plans[1]:
@@ -413,6 +413,7 @@ class Hangs(unittest.TestCase):
         self.assertEqual([[e["state"] for e in of] for of in entries], [["completed", "started"]] * 3)
         self.assertEqual(entries[0][1]["input_sizes"], entries[1][1]["input_sizes"])
         self.assertNotEqual(entries[0][1]["input_sizes"], entries[2][1]["input_sizes"])
+        self.assertRegex(entries[0][1]["frames"][0]["name"], "^forward 0 of plan [0-9]+ 'gradients'$")
         self.analyse(dumps)
 
     def analyse(self, dumps):

@@ -82,6 +82,13 @@ def _nanoseconds(entry):
     return round(entry["time"] * 1e9) if entry else None
 
 
+def _call_name(dump, begin):
+    """As messages name it (docs/hangs.md)."""
+    name = dump["plans"].get(str(begin["plan"]))
+    of = f" '{name}'" if name else ""
+    return f"{begin['what']} {begin['number']} of plan {begin['plan']}{of}"
+
+
 def _torch_entry(dump, begin, state, end):
     """Any rank may send to any other in a call, and all must make the same one: as all-reduces do.
     What differs between calls, plan and direction, stands in the place of their size."""
@@ -94,7 +101,7 @@ def _torch_entry(dump, begin, state, end):
             "time_discovered_started_ns": None if state == "scheduled" else _nanoseconds(begin),
             "time_discovered_completed_ns": _nanoseconds(end), "retired": state == "completed",
             "timeout_ms": round(dump["timeout"] * 1000), "is_p2p": False,
-            "frames": [{"name": f"{begin['what']} {begin['number']} of plan {begin['plan']}",
+            "frames": [{"name": _call_name(dump, begin),
                         "filename": "lierne", "line": begin["place"]}]}
 
 
