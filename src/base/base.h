@@ -181,7 +181,8 @@ LIERNE_PRIVATE bool lierne_deadline_passed(lierne_deadline *deadline, double now
     }
 lierne_status lierne_vec_grow(void *at, size_t count, size_t *capacity, size_t size);
 #define LIERNE_VEC_PUSH(vec, item)                                                                 \
-    (lierne_vec_grow(&(vec)->at, (vec)->count, &(vec)->capacity, sizeof *(vec)->at) == LIERNE_OK   \
+    ((vec)->count < (vec)->capacity || lierne_vec_grow(&(vec)->at, (vec)->count, &(vec)->capacity, \
+                                                       sizeof *(vec)->at) == LIERNE_OK             \
          ? ((vec)->at[(vec)->count++] = (item), LIERNE_OK)                                         \
          : LIERNE_ERR_NO_MEMORY)
 

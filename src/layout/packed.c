@@ -158,15 +158,15 @@ static lierne_status walk(walker *w) {
 static lierne_status push_rows(lierne_span_list *list, int64_t start, int64_t n, int64_t row,
                                int64_t step, bool tokens) {
     for (int64_t k = 0; k < n; k += step == 1 ? n : 1) {
-        const lierne_span span = {.start = tokens ? start + k : 0,
-                                  .size = step == 1 ? n : 1,
-                                  .local = row + k * step};
+        int64_t first = tokens ? start + k : 0, size = step == 1 ? n : 1, local = row + k * step;
         lierne_span *last = list->count ? &list->at[list->count - 1] : NULL;
-        if (last && last->local + last->size == span.local &&
-            (!tokens || last->start + last->size == span.start)) {
-            last->size += span.size;
+        if (last && last->local + last->size == local &&
+            (!tokens || last->start + last->size == first)) {
+            last->size += size;
         } else {
-            LIERNE_TRY(LIERNE_VEC_PUSH(list, span));
+            LIERNE_TRY(
+                LIERNE_VEC_PUSH(list,
+                                ((lierne_span){.start = first, .size = size, .local = local})));
         }
     }
     return LIERNE_OK;

@@ -170,10 +170,6 @@ void lierne_block_extend(const lierne_block *block, int64_t *first, int64_t *end
     *end = empty || high > *end ? high : *end;
 }
 
-bool lierne_block_contiguous(const lierne_block *block) {
-    return block->ndims == 1 && block->stride[0] == 1 && !block->rows;
-}
-
 lierne_place lierne_place_at(lierne_buffer buffer, lierne_block block) {
     return (lierne_place){.buffer = buffer, .block = block};
 }

@@ -16,7 +16,9 @@ lierne_block lierne_block_rows(int64_t first, int64_t n, int64_t width, int64_t 
 lierne_block lierne_block_packed(const lierne_block *block, int64_t offset);
 void lierne_blocks_join(lierne_block *const *blocks, int n);
 int64_t lierne_block_elements(const lierne_block *block);
-bool lierne_block_contiguous(const lierne_block *block);
+static inline bool lierne_block_contiguous(const lierne_block *block) {
+    return block->ndims == 1 && block->stride[0] == 1 && !block->rows;
+}
 /* Extends the elements *first to *end - 1, none if these are equal, to those of a block. */
 void lierne_block_extend(const lierne_block *block, int64_t *first, int64_t *end);
 lierne_place lierne_place_at(lierne_buffer buffer, lierne_block block);

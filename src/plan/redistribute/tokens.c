@@ -83,14 +83,17 @@ static lierne_status cut_span(walk *w, const lierne_span *span) {
         const token_place at = find_place(w, token);
         next = at.end < end ? at.end : end;
         (void)find_part(w, &at, w->own, token, &next);
-        lierne_cut_piece f = {.part = find_part(w, &at, !w->own, token, &next)};
-        f.piece.start = token;
-        f.piece.size = next - token;
-        f.piece.local[w->own] = span->local + token - span->start;
-        f.piece.local[!w->own] = follow(&w->mine, token);
-        f.index[0] = token + at.shift[0];
-        f.index[1] = token + at.shift[1];
-        LIERNE_TRY(LIERNE_VEC_PUSH(w->pieces, f));
+        size_t part = find_part(w, &at, !w->own, token, &next);
+        LIERNE_TRY(lierne_vec_grow(&w->pieces->at, w->pieces->count, &w->pieces->capacity,
+                                   sizeof *w->pieces->at));
+        lierne_cut_piece *f = &w->pieces->at[w->pieces->count++];
+        f->part = part;
+        f->piece.start = token;
+        f->piece.size = next - token;
+        f->piece.local[w->own] = span->local + token - span->start;
+        f->piece.local[!w->own] = follow(&w->mine, token);
+        f->index[0] = token + at.shift[0];
+        f->index[1] = token + at.shift[1];
     }
     return LIERNE_OK;
 }

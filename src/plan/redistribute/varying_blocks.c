@@ -1,6 +1,11 @@
 /* From pieces of tokens to blocks of this rank's buffers. Lists have space, so that nothing grows.
+ * Runs are written where they stay: copying a block that was just put together waits for its parts.
  */
 #include "plan/redistribute/varying_plan.h"
+
+static void set_run(lierne_block *block, int64_t offset, int64_t count) {
+    *block = (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
+}
 
 lierne_block lierne_varying_box(const lierne_varying_plan *v, const int64_t *shape, int64_t most,
                                 int64_t row, int64_t rows, const int64_t *local,
@@ -28,21 +33,38 @@ lierne_block lierne_varying_piece_block(const lierne_varying_plan *v, int side, 
                                 side == from ? column->local_a : column->local_b, column->size);
 }
 
-/* Whether a block begins where another one, of one run too, ends. */
-static bool follows(const lierne_block *next, const lierne_block *block) {
-    return lierne_block_contiguous(block) && lierne_block_contiguous(next) &&
-           block->offset + block->count[0] == next->offset;
+/* Whether a run that begins at an offset follows a block. */
+static bool follows(int64_t offset, const lierne_block *block) {
+    return lierne_block_contiguous(block) && block->offset + block->count[0] == offset;
+}
+
+/* The copies of a direction, as they are filled in. */
+typedef struct copy_list {
+    lierne_ops *ops;
+    lierne_place *sources;
+} copy_list;
+
+/* The next copy, whose blocks are still to be set. */
+static lierne_place *add_copy(const copy_list *list) {
+    lierne_place *source = &list->sources[list->ops->count];
+    lierne_op *op = &list->ops->at[list->ops->count++];
+    *op = (lierne_op){.to.buffer = LIERNE_BUFFER_OUT, .from = {.at = source, .count = 1}};
+    *source = (lierne_place){.buffer = LIERNE_BUFFER_IN};
+    return source;
 }
 
 /* Segments that follow one another on both sides are one copy: a long one bypasses the cache. */
-static bool extend_copy(lierne_op *last, lierne_place *source, const lierne_block *to,
-                        const lierne_block *from) {
-    if (!follows(to, &last->to.block) || !follows(from, &source->block)) {
-        return false;
+static void add_run_copy(const copy_list *list, int64_t to, int64_t from, int64_t count) {
+    size_t n = list->ops->count;
+    lierne_block *last = n > 0 ? &list->ops->at[n - 1].to.block : NULL;
+    if (n > 0 && follows(to, last) && follows(from, &list->sources[n - 1].block)) {
+        last->count[0] += count;
+        list->sources[n - 1].block.count[0] += count;
+    } else {
+        lierne_place *source = add_copy(list);
+        set_run(&list->ops->at[n].to.block, to, count);
+        set_run(&source->block, from, count);
     }
-    last->to.block.count[0] += to->count[0];
-    source->block.count[0] += from->count[0];
-    return true;
 }
 
 /* Rows of whole columns are one run where the axis is the first one. */
@@ -55,54 +77,46 @@ static bool is_run(const lierne_varying_plan *v, int side, const int64_t *size) 
     return whole;
 }
 
-static lierne_block run_of(const lierne_varying_plan *v, int side, int64_t row, int64_t rows) {
-    int64_t width = v->sides[side].width;
-    return (
-        lierne_block){.offset = row * width, .ndims = 1, .count = {rows * width}, .stride = {1}};
-}
-
-lierne_block lierne_varying_rows(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
-                                 const lierne_box *box) {
+void lierne_varying_rows(lierne_block *out, const lierne_varying_plan *v, int side, int64_t row,
+                         int64_t rows, const lierne_box *box) {
     if (is_run(v, side, box->size)) {
-        return run_of(v, side, row, rows);
+        int64_t width = v->sides[side].width;
+        set_run(out, row * width, rows * width);
+    } else {
+        *out = lierne_varying_block(v, side, row, rows, box->local, box->size);
+        lierne_blocks_join((lierne_block *const[]){out}, 1);
     }
-    lierne_block block = lierne_varying_block(v, side, row, rows, box->local, box->size);
-    lierne_blocks_join((lierne_block *const[]){&block}, 1);
-    return block;
 }
 
 void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
                              const lierne_token_piece *piece, const lierne_overlap *column) {
-    lierne_varying_way *way = &v->ways[d];
+    const copy_list list = {copies, v->ways[d].sources};
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
-    lierne_block to, source;
+    int64_t width = v->sides[from].width;
     if (is_run(v, 0, column->size) && is_run(v, 1, column->size)) {
-        to = run_of(v, !from, piece->local[!from], piece->size);
-        source = run_of(v, from, piece->local[from], piece->size);
-    } else {
-        to = lierne_varying_piece_block(v, !from, from, piece, column);
-        source = lierne_varying_piece_block(v, from, from, piece, column);
-        lierne_blocks_join((lierne_block *const[]){&to, &source}, 2);
-    }
-    if (copies->count > 0 && extend_copy(&copies->at[copies->count - 1],
-                                         &way->sources[copies->count - 1], &to, &source)) {
+        add_run_copy(&list, piece->local[!from] * width, piece->local[from] * width,
+                     piece->size * width);
         return;
     }
-    way->sources[copies->count] = lierne_place_at(LIERNE_BUFFER_IN, source);
-    copies->at[copies->count] =
-        (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, to),
-                    .from = {.at = &way->sources[copies->count], .count = 1}};
-    copies->count++;
+    lierne_block to = lierne_varying_piece_block(v, !from, from, piece, column),
+                 source = lierne_varying_piece_block(v, from, from, piece, column);
+    lierne_blocks_join((lierne_block *const[]){&to, &source}, 2);
+    if (lierne_block_contiguous(&to) && lierne_block_contiguous(&source)) {
+        add_run_copy(&list, to.offset, source.offset, to.count[0]);
+    } else {
+        add_copy(&list)->block = source;
+        copies->at[copies->count - 1].to.block = to;
+    }
 }
 
 /* A run at the end of a message, without what blocks of several loops need. */
-static void add_run(lierne_message *message, const lierne_block *run) {
+static void add_run(lierne_message *message, int64_t offset, int64_t count) {
     lierne_block *last = &message->blocks.at[message->blocks.count];
-    message->elements += run->count[0];
-    if (message->blocks.count > 0 && follows(run, last - 1)) {
-        last[-1].count[0] += run->count[0];
+    message->elements += count;
+    if (message->blocks.count > 0 && follows(offset, last - 1)) {
+        last[-1].count[0] += count;
     } else {
-        *last = *run;
+        set_run(last, offset, count);
         message->blocks.count++;
     }
 }
@@ -111,8 +125,8 @@ void lierne_varying_add_piece(const lierne_varying_plan *v, int side, int from,
                               lierne_message *message, const lierne_token_piece *piece,
                               const lierne_overlap *column) {
     if (is_run(v, side, column->size)) {
-        const lierne_block run = run_of(v, side, piece->local[side], piece->size);
-        add_run(message, &run);
+        int64_t width = v->sides[side].width;
+        add_run(message, piece->local[side] * width, piece->size * width);
     } else {
         lierne_varying_add_block(message, lierne_varying_piece_block(v, side, from, piece, column));
     }

@@ -159,6 +159,20 @@ static void take_half(lierne_varying_plan *v, bool receives, lierne_messages *me
     }
 }
 
+/* Rows that a check must find written: neighbours are one block. */
+static void add_owned(const lierne_varying_plan *v, int side, const lierne_span *rows,
+                      const lierne_box *box, lierne_plan_side *plan_side) {
+    lierne_block *next = &plan_side->owned.at[plan_side->owned.count], *last = next - 1;
+    lierne_varying_rows(next, v, side, rows->local, rows->size, box);
+    bool joins = plan_side->owned.count > 0 && lierne_block_contiguous(last) &&
+                 lierne_block_contiguous(next) && last->offset + last->count[0] == next->offset;
+    if (joins) {
+        last->count[0] += next->count[0];
+    } else {
+        plan_side->owned.count++;
+    }
+}
+
 /* Rows that are set to zero, and what a check must find written. */
 static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
                         lierne_plan_side *plan_side) {
@@ -168,15 +182,14 @@ static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
     for (size_t c = 0; c < own->columns.count; c++) {
         const lierne_box *box = &own->columns.at[c];
         for (size_t i = 0; i < own->tokens.count; i++) {
-            plan_side->owned.at[plan_side->owned.count++] =
-                lierne_varying_rows(v, side, own->tokens.at[i].local, own->tokens.at[i].size, box);
+            add_owned(v, side, &own->tokens.at[i], box, plan_side);
         }
         for (size_t i = 0; i < own->zeros.count; i++) {
-            const lierne_block block =
-                lierne_varying_rows(v, side, own->zeros.at[i].local, own->zeros.at[i].size, box);
-            plan_side->owned.at[plan_side->owned.count++] = block;
-            copies->at[copies->count++] =
-                (lierne_op){.to = lierne_place_at(LIERNE_BUFFER_OUT, block)};
+            const lierne_span *rows = &own->zeros.at[i];
+            lierne_op *op = &copies->at[copies->count++];
+            add_owned(v, side, rows, box, plan_side);
+            *op = (lierne_op){.to.buffer = LIERNE_BUFFER_OUT};
+            lierne_varying_rows(&op->to.block, v, side, rows->local, rows->size, box);
         }
         const lierne_block kept =
             lierne_varying_block(v, side, 0, own->kept, box->local, box->size);

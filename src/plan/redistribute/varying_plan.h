@@ -196,8 +196,8 @@ lierne_block lierne_varying_piece_block(const lierne_varying_plan *v, int side, 
                                         const lierne_token_piece *piece,
                                         const lierne_overlap *column);
 /* Rows of a side, of a box of columns, joined. */
-lierne_block lierne_varying_rows(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
-                                 const lierne_box *box);
+void lierne_varying_rows(lierne_block *out, const lierne_varying_plan *v, int side, int64_t row,
+                         int64_t rows, const lierne_box *box);
 /* That block at the end of a message. */
 void lierne_varying_add_piece(const lierne_varying_plan *v, int side, int from,
                               lierne_message *message, const lierne_token_piece *piece,
