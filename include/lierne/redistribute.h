@@ -114,7 +114,8 @@ typedef struct lierne_redistribute_spec {
      * the ranks share, and lists in proportion to the segments. Both or neither; 0: the segments
      * never change. Such a plan moves as DIRECT, its messages are packed, or read where the sender
      * has them, and it can only be executed by itself: it cannot be coalesced, composed or
-     * transposed. */
+     * transposed. Contributions of a PARTIAL src are sent to every rank that needs their sum, and
+     * added there, with the bits of a plan whose segments never change. */
     int64_t max_segments;
     int64_t max_rows;
     /* The most ranks with which any rank exchanges messages in a direction; 0: any number. Every
@@ -139,12 +140,11 @@ typedef struct lierne_redistribute_spec {
  * without the other, max_segments with two layouts without a packing, max_peers below 0);
  * UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst; shared_output in a context for device memory;
  * a max_peers that is too low, where the message has the lowest; max_peers with shared_output; with
- * max_segments: PARTIAL
- * in src, layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the packed
- * axis, a context for device memory or streams); CAPACITY (the layouts exceed max_segments or
- * max_rows); MISMATCH (ranks disagree on the spec; the message names the field, as src.dim[0].size
- * or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
- * serves one thread at a time. */
+ * max_segments: layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the
+ * packed axis, a context for device memory or streams); CAPACITY (the layouts exceed max_segments
+ * or max_rows); MISMATCH (ranks disagree on the spec; the message names the field, as
+ * src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety:
+ * a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);
 

@@ -10,6 +10,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SEEDS = 400, UPDATES = 20, GARBAGE = 999999 };
 
@@ -168,13 +169,13 @@ static bool make_layouts(const packed_case *c, lierne_layout **layouts, uint64_t
     return all;
 }
 
-/* A world, its segments and both sides; a source may be PARTIAL unless it is `whole`. */
-static packed_random draw_case(packed_case *c, uint64_t seed, bool whole) {
+/* A world, its segments and both sides; a source may be PARTIAL. */
+static packed_random draw_case(packed_case *c, uint64_t seed) {
     packed_random random = {.state = mix(seed + 1)};
     *c = (packed_case){.world = 1 + (int)packed_draw(&random, PACKED_WORLD)};
     packed_random_tokens(&random, &c->tokens);
     for (int s = 0; s < 2; s++) {
-        packed_random_side(&random, &c->sides[s], c->world, whole || s == 1);
+        packed_random_side(&random, &c->sides[s], c->world, s == 1);
         packed_random_packing(&random, &c->sides[s], &c->tokens);
     }
     return random;
@@ -190,7 +191,7 @@ static void run_seed(uint64_t seed) {
     lierne_layout *layouts[2] = {NULL, NULL};
     lierne_plan *plans[PACKED_WORLD];
     lierne_sim *sim;
-    draw_case(&c, seed, false);
+    draw_case(&c, seed);
     if (make_layouts(&c, layouts, seed)) {
         const lierne_redistribute_spec spec = {.size = sizeof spec,
                                                .src = layouts[0],
@@ -275,7 +276,7 @@ static void run_updates(uint64_t seed) {
     lierne_layout *layouts[2] = {NULL, NULL};
     lierne_plan *plans[PACKED_WORLD];
     lierne_sim *sim;
-    packed_random random = draw_case(&c, seed, true);
+    packed_random random = draw_case(&c, seed);
     if (!(c.sides[0].plain && c.sides[1].plain) && make_layouts(&c, layouts, seed)) {
         const lierne_redistribute_spec spec = {.size = sizeof spec,
                                                .src = layouts[0],
@@ -309,4 +310,96 @@ Test(packed, random_updates) {
         run_updates(seed);
     }
     cr_assert_eq(lierne_mem_live(), live);
+}
+
+enum { SUM_RANKS = 6, SUM_TOKENS = 40, SUM_WIDTH = 3 };
+
+static void make_sum_plans(lierne_plan **plans, lierne_sim *sim, lierne_layout *const *layouts,
+                           int64_t segments, int64_t rows) {
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = layouts[0],
+                                           .dst = layouts[1],
+                                           .routing = LIERNE_ROUTING_DIRECT,
+                                           .max_segments = segments,
+                                           .max_rows = rows};
+    for (int r = 0; r < SUM_RANKS; r++) {
+        assert_ok(
+            lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r), &spec));
+    }
+}
+
+/* Floats of very different size on every rank. */
+static void sum_forward(lierne_plan **plans, float out[SUM_RANKS][SUM_TOKENS * SUM_WIDTH]) {
+    static float in[SUM_RANKS][SUM_TOKENS * SUM_WIDTH];
+    lierne_request *requests[SUM_RANKS];
+    for (int r = 0; r < SUM_RANKS; r++) {
+        for (int i = 0; i < SUM_TOKENS * SUM_WIDTH; i++) {
+            in[r][i] = (float)(mix((uint64_t)(r * 1000 + i)) % 1000003) / (float)(1 + r * r * r);
+        }
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL));
+    }
+    for (int r = 0; r < SUM_RANKS; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+        assert_ok(lierne_plan_destroy(plans[r]));
+    }
+}
+
+static lierne_layout *sum_layout(const packed_side *side, int64_t second) {
+    static const char *const names[] = {"cp", "p"};
+    const lierne_grid_spec grid_spec = {.size = sizeof grid_spec,
+                                        .ndims = 2,
+                                        .names = names,
+                                        .sizes = (int64_t[]){2, 3},
+                                        .world_size = SUM_RANKS};
+    lierne_grid *grid;
+    assert_ok(lierne_grid_create(&grid, &grid_spec));
+    const int64_t cu[] = {0, second, SUM_TOKENS}, shape[] = {SUM_TOKENS, SUM_WIDTH};
+    const lierne_segments segments = {.size = sizeof segments, .nsegments = 2, .cu_seqlens = cu};
+    const lierne_packing packing = {.size = sizeof packing, .align = 4};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_F32,
+                                     .placements = side->placements,
+                                     .segments = &segments,
+                                     .packing = &packing};
+    lierne_layout *layout;
+    assert_ok(lierne_layout_create(&layout, &spec));
+    lierne_grid_destroy(grid);
+    return layout;
+}
+
+/* After an update, the contributions of a PARTIAL source are summed in the order of a plan that was
+ * made for these segments. */
+Test(packed, updates_sum_like_a_new_plan) {
+    static float out[2][SUM_RANKS][SUM_TOKENS * SUM_WIDTH];
+    const packed_side from = {.placements = {{.kind = LIERNE_PLACEMENT_SEGMENT_ZIGZAG},
+                                             {.kind = LIERNE_PLACEMENT_PARTIAL}}},
+                      to = {.placements = {{.kind = LIERNE_PLACEMENT_SHARD},
+                                           {.kind = LIERNE_PLACEMENT_REPLICATE}}};
+    lierne_layout *layouts[2][2] = {{sum_layout(&from, 8), sum_layout(&to, 8)},
+                                    {sum_layout(&from, 27), sum_layout(&to, 27)}};
+    const int64_t cu[] = {0, 27, SUM_TOKENS};
+    const lierne_segments segments = {.size = sizeof segments, .nsegments = 2, .cu_seqlens = cu};
+    const lierne_packing packing = {.size = sizeof packing, .align = 4};
+    const lierne_segments_update update = {.size = sizeof update,
+                                           .segments = &segments,
+                                           .src = &packing,
+                                           .dst = &packing};
+    lierne_plan *plans[SUM_RANKS];
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, SUM_RANKS, NULL));
+    make_sum_plans(plans, sim, layouts[1], 0, 0);
+    sum_forward(plans, out[0]);
+    make_sum_plans(plans, sim, layouts[0], 2, SUM_TOKENS);
+    for (int r = 0; r < SUM_RANKS; r++) {
+        assert_ok(lierne_plan_update_segments(plans[r], &update));
+    }
+    sum_forward(plans, out[1]);
+    cr_assert_eq(memcmp(out[0], out[1], sizeof out[0]), 0);
+    assert_ok(lierne_sim_destroy(sim));
+    for (int i = 0; i < 4; i++) {
+        lierne_layout_destroy(layouts[i / 2][i % 2]);
+    }
 }

@@ -200,8 +200,7 @@ static lierne_status check_varying(const lierne_redistribute_spec *spec) {
                            "max_segments is %lld, but neither src nor dst has a packing",
                            (long long)spec->max_segments);
     }
-    return spec->src->partials > 1 ? reject_varying("src may not be PARTIAL")
-           : spec->adjoint_src     ? reject_varying("adjoint_src and adjoint_dst must be NULL")
+    return spec->adjoint_src ? reject_varying("adjoint_src and adjoint_dst must be NULL")
            : spec->routing == LIERNE_ROUTING_BALANCED
                ? reject_varying("routing may not be BALANCED")
            : spec->shared_output ? reject_varying("shared_output must be 0")

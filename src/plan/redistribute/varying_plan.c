@@ -233,7 +233,8 @@ lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_
     v->joined = spec->joined;
     v->fixed = spec->fixed;
     v->rules = spec->rules;
-    v->partials = spec->layouts[1]->partials;
+    v->partials[0] = spec->layouts[0]->partials;
+    v->partials[1] = spec->layouts[1]->partials;
     LIERNE_TRY(check_spec(v, spec, context));
     LIERNE_TRY(create_states(v, spec));
     LIERNE_TRY(limit_peers(v, parts, spec->max_peers));

@@ -131,7 +131,7 @@ typedef struct lierne_varying_plan {
     bool joined;
     bool fixed;
     lierne_joints_rules rules;
-    int partials; /* contributions to a gradient */
+    int partials[2]; /* of a direction: contributions to what it delivers */
     lierne_varying_spare spare;
     lierne_varying_state *states; /* two */
     int current;                  /* of states */

@@ -3,29 +3,32 @@
  * Forward, a row that goes to several tokens of a rank is sent to it once. The rows of all messages
  * land in their order, each once, so any piece is a range of them, and is copied from there.
  *
- * Of gradients each contribution lands by itself, and all those of a row are added at once, in the
- * order of tokens: so a sum is rounded once, and has the same bits on every run. A walk over the
- * rows stops wherever a contribution begins or ends; what lies between is one operation. */
+ * Each contribution to a sum (of gradients, or of a PARTIAL source) lands by itself, and all those
+ * of a row are added at once, in the order of tokens: so a sum is rounded once, and has the same
+ * bits on every run. A walk over the rows stops wherever a contribution begins or ends; what lies
+ * between is one operation. */
 #include "plan/redistribute/varying_plan.h"
 
 #include <string.h>
 
 lierne_status lierne_varying_spare_create(lierne_varying_plan *v) {
     lierne_varying_spare *spare = &v->spare;
-    size_t most = v->sides[0].most_pieces, all = most;
+    size_t most = v->sides[0].most_pieces, all = most, terms[2];
     all = v->sides[1].most_pieces > all ? v->sides[1].most_pieces : all;
+    terms[0] = (size_t)v->partials[0];
+    terms[1] = (v->rules.repeat ? most : 1) * (size_t)v->partials[1];
     if (v->rules.repeat) {
         LIERNE_TRY(lierne_alloc(&spare->keys[0], all, sizeof *spare->keys[0]));
         LIERNE_TRY(lierne_alloc(&spare->keys[1], all, sizeof *spare->keys[1]));
         LIERNE_TRY(lierne_alloc(&spare->pieces, all, sizeof *spare->pieces));
     }
-    if (v->rules.repeat || v->partials > 1) {
-        size_t terms = (v->rules.repeat ? most : 1) * (size_t)v->partials;
-        LIERNE_TRY(lierne_alloc(&spare->landing, most, sizeof *spare->landing));
-        LIERNE_TRY(lierne_alloc(&spare->active, most, sizeof *spare->active));
-        LIERNE_TRY(lierne_alloc(&spare->blocks, terms + 1, sizeof *spare->blocks));
-        v->ways[1].engine.most_sources = terms;
-        v->ways[0].engine.most_sources = 1;
+    if (v->rules.repeat || v->partials[0] > 1 || v->partials[1] > 1) {
+        size_t blocks = (terms[0] > terms[1] ? terms[0] : terms[1]) + 1;
+        LIERNE_TRY(lierne_alloc(&spare->landing, all, sizeof *spare->landing));
+        LIERNE_TRY(lierne_alloc(&spare->active, all, sizeof *spare->active));
+        LIERNE_TRY(lierne_alloc(&spare->blocks, blocks, sizeof *spare->blocks));
+        v->ways[0].engine.most_sources = terms[0];
+        v->ways[1].engine.most_sources = terms[1];
     }
     return LIERNE_OK;
 }
@@ -64,6 +67,11 @@ static lierne_status find_widths(lierne_varying_plan *v, lierne_varying_half *h,
     return LIERNE_OK;
 }
 
+/* Whether what lands is added up; else it is copied to its tokens. */
+static bool adds(const lierne_varying_plan *v, int d) {
+    return d == LIERNE_DIRECTION_ADJOINT || v->partials[d] > 1;
+}
+
 lierne_status lierne_varying_sums_create(lierne_varying_plan *v, int d) {
     lierne_varying_way *way = &v->ways[d];
     lierne_varying_half *h = &way->halves[1];
@@ -75,7 +83,7 @@ lierne_status lierne_varying_sums_create(lierne_varying_plan *v, int d) {
     }
     LIERNE_TRY(find_widths(v, h, v->states[0].locators[!to].nparts));
     LIERNE_TRY(lierne_varying_count(&way->engine.scratch, v,
-                                    to == 1 ? row_elements(v, own->shape) : h->width));
+                                    adds(v, d) ? h->width : row_elements(v, own->shape)));
     LIERNE_TRY(lierne_alloc_unset(&way->sums, n, sizeof *way->sums));
     return lierne_alloc_unset(&way->terms, n, sizeof *way->terms);
 }
@@ -159,11 +167,16 @@ static void land_forward(lierne_varying_plan *v, lierne_stage *stage) {
     }
 }
 
-/* ---- adjoint: contributions that are added up ---- */
+/* ---- contributions that are added up ---- */
 
-static void land_contributions(lierne_varying_plan *v, lierne_messages *messages) {
-    lierne_varying_half *h = &v->ways[1].halves[1];
-    const lierne_cut_pieces *pieces = &v->sides[0].pieces;
+/* The side that a direction delivers to. */
+static int target(int d) {
+    return d == LIERNE_DIRECTION_FORWARD;
+}
+
+static void land_contributions(lierne_varying_plan *v, int d, lierne_messages *messages) {
+    lierne_varying_half *h = &v->ways[d].halves[1];
+    const lierne_cut_pieces *pieces = &v->sides[target(d)].pieces;
     int64_t used = 0;
     for (size_t i = 0; i < pieces->count; i++) {
         size_t part = pieces->at[i].part;
@@ -185,15 +198,16 @@ static void land_contributions(lierne_varying_plan *v, lierne_messages *messages
 }
 
 /* Rows of a contribution: of a piece, through a link, of a column. */
-static lierne_place term_of(const lierne_varying_plan *v, size_t i, const lierne_varying_link *link,
-                            size_t c, int64_t row, int64_t rows) {
-    const lierne_varying_half *h = &v->ways[1].halves[1];
-    const lierne_cut_piece *found = &v->sides[0].pieces.at[i];
+static lierne_place term_of(const lierne_varying_plan *v, int d, size_t i,
+                            const lierne_varying_link *link, size_t c, int64_t row, int64_t rows) {
+    const lierne_varying_half *h = &v->ways[d].halves[1];
+    int to = target(d);
+    const lierne_cut_piece *found = &v->sides[to].pieces.at[i];
     const lierne_overlap *column = &h->columns.at[c];
-    int64_t into = row - found->index[0];
+    int64_t into = row - found->index[to];
     if (link->peer == v->rank) {
         return lierne_place_at(LIERNE_BUFFER_IN,
-                               lierne_varying_block(v, 1, found->piece.local[1] + into, rows,
+                               lierne_varying_block(v, !to, found->piece.local[!to] + into, rows,
                                                     column->local_a, column->size));
     }
     lierne_block block = lierne_varying_box(v, column->size, found->piece.size, into, rows,
@@ -204,28 +218,29 @@ static lierne_place term_of(const lierne_varying_plan *v, size_t i, const lierne
 
 /* A sum over the active pieces, whose links from `group` on within their part contribute to column
  * c of the group. */
-static void add_sum(lierne_varying_plan *v, lierne_ops *sums, size_t *nterms, size_t nactive,
+static void add_sum(lierne_varying_plan *v, int d, lierne_ops *sums, size_t *nterms, size_t nactive,
                     size_t group, size_t c, int64_t row, int64_t rows) {
-    lierne_varying_way *way = &v->ways[1];
+    lierne_varying_way *way = &v->ways[d];
+    int to = target(d);
     const lierne_varying_half *h = &way->halves[1];
-    const lierne_cut_piece *one = &v->sides[0].pieces.at[v->spare.active[0]];
+    const lierne_cut_piece *one = &v->sides[to].pieces.at[v->spare.active[0]];
     const lierne_overlap *column =
         &h->columns.at[h->links.at[h->first[one->part] + group].first_column + c];
     lierne_op *op = &sums->at[sums->count++];
     lierne_place *terms = way->terms + *nterms;
     size_t n = 0;
-    *op = (lierne_op){
-        .to = lierne_place_at(LIERNE_BUFFER_OUT,
-                              lierne_varying_block(v, 0, one->piece.local[0] + row - one->index[0],
-                                                   rows, column->local_b, column->size)),
-        .from = {.at = terms}};
+    *op = (lierne_op){.to = lierne_place_at(
+                          LIERNE_BUFFER_OUT,
+                          lierne_varying_block(v, to, one->piece.local[to] + row - one->index[to],
+                                               rows, column->local_b, column->size)),
+                      .from = {.at = terms}};
     v->spare.blocks[0] = &op->to.block;
     for (size_t i = 0; i < nactive; i++) {
         size_t piece = v->spare.active[i];
         const lierne_varying_link *link =
-            &h->links.at[h->first[v->sides[0].pieces.at[piece].part] + group];
-        for (int p = 0; p < v->partials; p++, link++, n++) {
-            terms[n] = term_of(v, piece, link, link->first_column + c, row, rows);
+            &h->links.at[h->first[v->sides[to].pieces.at[piece].part] + group];
+        for (int p = 0; p < v->partials[d]; p++, link++, n++) {
+            terms[n] = term_of(v, d, piece, link, link->first_column + c, row, rows);
             v->spare.blocks[n + 1] = &terms[n].block;
         }
     }
@@ -235,39 +250,40 @@ static void add_sum(lierne_varying_plan *v, lierne_ops *sums, size_t *nterms, si
 }
 
 /* Parts have the same links in the same order, each to ranks of its own. */
-static void add_sums(lierne_varying_plan *v, lierne_ops *sums, size_t *nterms, size_t nactive,
-                     int64_t row, int64_t rows) {
-    const lierne_varying_half *h = &v->ways[1].halves[1];
-    size_t part = v->sides[0].pieces.at[v->spare.active[0]].part;
+static void add_sums(lierne_varying_plan *v, int d, lierne_ops *sums, size_t *nterms,
+                     size_t nactive, int64_t row, int64_t rows) {
+    const lierne_varying_half *h = &v->ways[d].halves[1];
+    size_t part = v->sides[target(d)].pieces.at[v->spare.active[0]].part;
     size_t nlinks = h->first[part + 1] - h->first[part];
-    for (size_t group = 0; group < nlinks; group += (size_t)v->partials) {
+    for (size_t group = 0; group < nlinks; group += (size_t)v->partials[d]) {
         for (size_t c = 0; c < h->links.at[h->first[part] + group].ncolumns; c++) {
-            add_sum(v, sums, nterms, nactive, group, c, row, rows);
+            add_sum(v, d, sums, nterms, nactive, group, c, row, rows);
         }
     }
 }
 
 /* Inserts a piece into the active ones, which ascend by token. */
-static void activate(lierne_varying_plan *v, size_t *nactive, size_t i) {
-    const lierne_cut_piece *pieces = v->sides[0].pieces.at;
+static void activate(lierne_varying_plan *v, int d, size_t *nactive, size_t i) {
+    const lierne_cut_piece *pieces = v->sides[target(d)].pieces.at;
+    int from = !target(d);
     size_t *active = v->spare.active, at = (*nactive)++;
-    for (; at > 0 && pieces[active[at - 1]].index[1] > pieces[i].index[1]; at--) {
+    for (; at > 0 && pieces[active[at - 1]].index[from] > pieces[i].index[from]; at--) {
         active[at] = active[at - 1];
     }
     active[at] = i;
 }
 
-static int64_t end_of(const lierne_cut_piece *found) {
-    return found->index[0] + found->piece.size;
+static int64_t end_of(const lierne_cut_piece *found, int to) {
+    return found->index[to] + found->piece.size;
 }
 
 /* Where the rows that the active pieces have together end; drops those that end at `row`. */
-static int64_t next_end(lierne_varying_plan *v, size_t *nactive, int64_t row) {
-    const lierne_cut_piece *pieces = v->sides[0].pieces.at;
+static int64_t next_end(lierne_varying_plan *v, int d, size_t *nactive, int64_t row) {
+    const lierne_cut_piece *pieces = v->sides[target(d)].pieces.at;
     size_t *active = v->spare.active, n = 0;
     int64_t end = INT64_MAX;
     for (size_t k = 0; k < *nactive; k++) {
-        int64_t last = end_of(&pieces[active[k]]);
+        int64_t last = end_of(&pieces[active[k]], target(d));
         if (last > row) {
             active[n++] = active[k];
             end = last < end ? last : end;
@@ -277,34 +293,35 @@ static int64_t next_end(lierne_varying_plan *v, size_t *nactive, int64_t row) {
     return end;
 }
 
-static void land_adjoint(lierne_varying_plan *v, lierne_stage *stage) {
-    const lierne_cut_pieces *pieces = &v->sides[0].pieces;
+static void land_sums(lierne_varying_plan *v, int d, lierne_stage *stage) {
+    int to = target(d);
+    const lierne_cut_pieces *pieces = &v->sides[to].pieces;
     size_t next = 0, nactive = 0, nterms = 0;
     int64_t row = 0;
-    land_contributions(v, &stage->recvs);
+    land_contributions(v, d, &stage->recvs);
     while (next < pieces->count || nactive > 0) {
         if (nactive == 0) {
-            row = pieces->at[next].index[0];
+            row = pieces->at[next].index[to];
         }
-        while (next < pieces->count && pieces->at[next].index[0] == row) {
-            activate(v, &nactive, next++);
+        while (next < pieces->count && pieces->at[next].index[to] == row) {
+            activate(v, d, &nactive, next++);
         }
-        int64_t end = next_end(v, &nactive, row);
-        if (next < pieces->count && pieces->at[next].index[0] < end) {
-            end = pieces->at[next].index[0];
+        int64_t end = next_end(v, d, &nactive, row);
+        if (next < pieces->count && pieces->at[next].index[to] < end) {
+            end = pieces->at[next].index[to];
         }
-        add_sums(v, &stage->sums, &nterms, nactive, row, end - row);
+        add_sums(v, d, &stage->sums, &nterms, nactive, row, end - row);
         row = end;
-        (void)next_end(v, &nactive, row);
+        (void)next_end(v, d, &nactive, row);
     }
 }
 
 void lierne_varying_land(lierne_varying_plan *v, int d, lierne_stage *stage) {
-    if (v->sides[d == LIERNE_DIRECTION_FORWARD].holds) {
-        if (d == LIERNE_DIRECTION_FORWARD) {
-            land_forward(v, stage);
+    if (v->sides[target(d)].holds) {
+        if (adds(v, d)) {
+            land_sums(v, d, stage);
         } else {
-            land_adjoint(v, stage);
+            land_forward(v, stage);
         }
     }
 }

@@ -197,7 +197,7 @@ static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
     lierne_stage *stage;
     p->from = v->states[0].layouts[from];
     p->to = v->states[0].layouts[!from];
-    way->lands = v->rules.repeat || (from == 1 && v->partials > 1);
+    way->lands = v->rules.repeat || v->partials[d] > 1;
     LIERNE_TRY(lierne_route_create(&side->route, p->rank, 0, 0));
     lierne_route_lend(side->route);
     LIERNE_TRY(lierne_route_add_stage(side->route, &stage));
@@ -318,7 +318,7 @@ static bool same_link(const lierne_varying_plan *v, const lierne_varying_half *s
 static void compare_halves(lierne_varying_plan *v, int side) {
     lierne_varying_half *sends = &v->ways[side].halves[0], *receives = &v->ways[!side].halves[1];
     size_t nparts = v->states[0].locators[!side].nparts;
-    bool same = v->sides[side].holds && !v->rules.repeat && v->partials == 1;
+    bool same = v->sides[side].holds && !v->rules.repeat && !v->ways[0].lands && !v->ways[1].lands;
     for (size_t part = 0; same && part < nparts; part++) {
         size_t i = sends->first[part], k = receives->first[part];
         size_t ends = sends->first[part + 1], endr = receives->first[part + 1];
@@ -358,7 +358,7 @@ lierne_status lierne_varying_neighbour_create(lierne_varying_plan **out, lierne_
                                .rank = rank,
                                .joined = v->joined,
                                .rules = v->rules,
-                               .partials = v->partials,
+                               .partials = {v->partials[0], v->partials[1]},
                                .spare = v->spare,
                                .states = v->states};
     p.rank = rank;
