@@ -26,6 +26,7 @@ struct walker {
     lierne_status (*visit)(walker *w, const run *r);
     lierne_span_list *list;
     lierne_span_list *padding; /* also, or NULL */
+    bool apart;                /* runs of tokens are spans of their own */
     int64_t tokens; /* of an unpadded buffer, before the run or, where it is full, the segment */
 };
 
@@ -154,13 +155,14 @@ static lierne_status walk(walker *w) {
     return LIERNE_OK;
 }
 
-/* Appends n rows of the buffer; tokens from start on, which grows with them, or padding. */
+/* Appends n rows of the buffer; tokens from start on, which grows with them, or padding. apart: not
+ * to the span before. */
 static lierne_status push_rows(lierne_span_list *list, int64_t start, int64_t n, int64_t row,
-                               int64_t step, bool tokens) {
+                               int64_t step, bool tokens, bool apart) {
     for (int64_t k = 0; k < n; k += step == 1 ? n : 1) {
         int64_t first = tokens ? start + k : 0, size = step == 1 ? n : 1, local = row + k * step;
         lierne_span *last = list->count ? &list->at[list->count - 1] : NULL;
-        if (last && last->local + last->size == local &&
+        if (!apart && last && last->local + last->size == local &&
             (!tokens || last->start + last->size == first)) {
             last->size += size;
         } else {
@@ -185,9 +187,9 @@ static void find_tokens(const lierne_packed *p, const run *r, int64_t *from, int
 
 /* The padding of a run whose tokens are *from to *to. */
 static lierne_status push_padding(lierne_span_list *list, const run *r, int64_t from, int64_t to) {
-    LIERNE_TRY(push_rows(list, 0, from - r->offset, r->row, r->step, false));
+    LIERNE_TRY(push_rows(list, 0, from - r->offset, r->row, r->step, false, false));
     return push_rows(list, 0, r->offset + r->size - to, r->row + (to - r->offset) * r->step,
-                     r->step, false);
+                     r->step, false, false);
 }
 
 static lierne_status visit_tokens(walker *w, const run *r) {
@@ -201,7 +203,7 @@ static lierne_status visit_tokens(walker *w, const run *r) {
         w->tokens += w->full ? 0 : to - from;
     }
     LIERNE_TRY(w->padding ? push_padding(w->padding, r, from, to) : LIERNE_OK);
-    return push_rows(w->list, p->cu[r->segment] + token, to - from, row, r->step, true);
+    return push_rows(w->list, p->cu[r->segment] + token, to - from, row, r->step, true, w->apart);
 }
 
 static lierne_status visit_padding(walker *w, const run *r) {
@@ -242,6 +244,7 @@ lierne_status lierne_packed_spans(lierne_span_list *list, lierne_span_list *padd
     w.visit = visit_tokens;
     w.list = list;
     w.padding = w.p->store == LIERNE_PACKING_STORE_PADDED ? padding : NULL;
+    w.apart = padding;
     LIERNE_TRY(walk(&w));
     if (!w.p->ascending) {
         sort_spans(list->at, list->count);

@@ -63,7 +63,8 @@ int64_t lierne_packed_share(const lierne_packed *packed, int64_t length, int c);
  * buffer, with start 0. The lists are empty before. */
 lierne_status lierne_packed_tokens(lierne_span_list *list, const lierne_layout *layout,
                                    const lierne_cell *cell);
-/* Both in one walk; padding may be NULL. */
+/* Both in one walk; padding may be NULL. With it, no span goes on where the cuts of the cell end a
+ * run. */
 lierne_status lierne_packed_spans(lierne_span_list *list, lierne_span_list *padding,
                                   const lierne_layout *layout, const lierne_cell *cell);
 lierne_status lierne_packed_padding(lierne_span_list *list, const lierne_layout *layout,

@@ -35,6 +35,7 @@ static int64_t follow(follower *f, int64_t token) {
 typedef struct walk {
     lierne_locator *locators;
     int own;
+    bool apart;
     int64_t segment; /* or joint; at most that of the next token */
     follower mine;
     lierne_cut_pieces *pieces;
@@ -82,7 +83,9 @@ static lierne_status cut_span(walk *w, const lierne_span *span) {
     for (int64_t token = span->start, next; token < end; token = next) {
         const token_place at = find_place(w, token);
         next = at.end < end ? at.end : end;
-        (void)find_part(w, &at, w->own, token, &next);
+        if (!w->apart) {
+            (void)find_part(w, &at, w->own, token, &next);
+        }
         size_t part = find_part(w, &at, !w->own, token, &next);
         LIERNE_TRY(lierne_vec_grow(&w->pieces->at, w->pieces->count, &w->pieces->capacity,
                                    sizeof *w->pieces->at));
@@ -99,8 +102,12 @@ static lierne_status cut_span(walk *w, const lierne_span *span) {
 }
 
 lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
-                                const lierne_spans *spans, const lierne_spans *mine) {
-    walk w = {.locators = locators, .own = own, .mine = {.spans = mine}, .pieces = pieces};
+                                bool apart, const lierne_spans *spans, const lierne_spans *mine) {
+    walk w = {.locators = locators,
+              .own = own,
+              .apart = apart,
+              .mine = {.spans = mine},
+              .pieces = pieces};
     for (size_t i = 0; i < spans->count; i++) {
         LIERNE_TRY(cut_span(&w, &spans->at[i]));
     }
@@ -127,7 +134,7 @@ static lierne_status sort_by_part(lierne_tokens *t, const lierne_cut_pieces *fou
 static lierne_status find_pieces(lierne_tokens *t, const lierne_spans *own,
                                  const lierne_spans *mine) {
     lierne_cut_pieces found = {0};
-    lierne_status status = lierne_tokens_cut(&found, t->locators, !t->other, own, mine);
+    lierne_status status = lierne_tokens_cut(&found, t->locators, !t->other, false, own, mine);
     if (status == LIERNE_OK) {
         status = sort_by_part(t, &found);
     }

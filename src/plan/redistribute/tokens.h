@@ -38,9 +38,9 @@ lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const 
 void lierne_tokens_destroy(lierne_tokens *t);
 /* Cuts what a cell of side `own` has, in the order of tokens, where coordinates of either side or
  * segments change. mine: what this rank has on the other side, or NULL. A list that has space does
- * not grow. */
+ * not grow. apart: spans end where coordinates of their own side change. */
 lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
-                                const lierne_spans *spans, const lierne_spans *mine);
+                                bool apart, const lierne_spans *spans, const lierne_spans *mine);
 /* Rows of the axis, packed or not, in the buffer of a cell's ranks. */
 int64_t lierne_tokens_rows(const lierne_layout *layout, int axis, const lierne_cell *cell);
 /* The pieces of an ordinary axis that a cell has. */

@@ -66,7 +66,7 @@ static void find_pieces(lierne_varying_plan *v, int side) {
     const lierne_span_list *own = &v->sides[side].tokens, *mine = &v->sides[!side].tokens;
     v->sides[side].pieces.count = 0;
     (void)lierne_tokens_cut(&v->sides[side].pieces, v->states[v->current].locators, side,
-                            &(lierne_spans){.at = own->at, .count = own->count},
+                            !v->joined, &(lierne_spans){.at = own->at, .count = own->count},
                             &(lierne_spans){.at = mine->at, .count = mine->count});
 }
 
