@@ -18,7 +18,7 @@ MUTANTS = [
     ("tile_begin", "copies", r"(shl_b64\(r->rd\d+, )14\)", r"\g<1>13)", 1, MEMORY),
     ("lists_shifted", "copies", r"(emulator_parameter\(t, 0\) \+ 16\))", r"\1 + 8", 1, MEMORY),
     ("blocks_shifted", "i64", r"(emulator_parameter\(t, 0\) \+ 8\))", r"\1 + 56", 1, MEMORY),
-    ("threads_twice", "copies", r"t->thread", "(t->thread & 254)", 1, MEMORY),
+    ("threads_twice", "copies", r"t->thread\b", "(t->thread & 254)", None, MEMORY),
     ("barrier_missing", "copies", r"t->barrier = 1; return; (barrier_1:;)", r"\1", 1, MEMORY),
     ("copy_onto_itself", "copies", r"(setp_)eq(_s64\(r->rd\d+, r->rd\d+\))", r"\g<1>gt\2", 5, GOLDEN),
     ("sum_is_difference", "f32", r"\badd_rn_f32", "sub_rn_f32", None, MEMORY),

@@ -202,5 +202,10 @@ class Qwen3VLEncoderDataBalance(EncoderDataBalance):
     """EncoderDataBalance by its later name, with the arguments in its order. Options as there."""
 
     def __init__(self, spatial_merge_unit: int, sorting_algo_name: str = "post_mbs_balancing_greedy_without_pad",
-                 **options: typing.Any) -> None:
-        super().__init__(sorting_algo_name, spatial_merge_unit, **options)
+                 context: typing.Optional[lierne.Context] = None, mode: Mode = "lpt", *,
+                 destination: typing.Optional[typing.Mapping[str, typing.Any]] = None, cost: int = 0,
+                 tolerance: typing.Optional[int] = None, max_items: int = 0, max_rows: int = 0, min_items: int = 0,
+                 equal_items: bool = False, nodes: typing.Optional[Integers] = None,
+                 assignment: typing.Optional[Integers] = None) -> None:
+        super().__init__(sorting_algo_name, spatial_merge_unit, **arguments(locals(), "sorting_algo_name",
+                                                                            "spatial_merge_unit"))
