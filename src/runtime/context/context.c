@@ -116,6 +116,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     if (context->owner) {
         return LIERNE_OK;
     }
+    LIERNE_TRY(lierne_counters_reserve(context));
     LIERNE_TRY(lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES));
     return lierne_metrics_open(context);
 }

@@ -158,10 +158,11 @@ struct lierne_context {
     lierne_recorder recorder;
     lierne_log log;
     lierne_metrics metrics;
-    char *name;                   /* or NULL */
-    lierne_counters *counters;    /* the oldest first */
-    size_t nplans;                /* alive; those that other plans own are not counted */
-    lierne_dependent *dependents; /* the newest first */
+    char *name;                         /* or NULL */
+    lierne_counters *counters;          /* the oldest first */
+    lierne_counters *reserved_counters; /* memory of the first ones, or NULL */
+    size_t nplans;                      /* alive; those that other plans own are not counted */
+    lierne_dependent *dependents;       /* the newest first */
     LIERNE_VEC(lierne_context_memory) memories; /* alive */
     size_t nwindows;                            /* alive */
     lierne_activity *in_flight;

@@ -8,6 +8,35 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { RESERVED = 24 }; /* rows: more than there are kinds */
+
+lierne_status lierne_counters_reserve(lierne_context *context) {
+    return lierne_alloc(&context->reserved_counters, RESERVED, sizeof(lierne_counters));
+}
+
+static bool is_reserved(const lierne_context *context, const lierne_counters *row) {
+    const lierne_counters *first = context->reserved_counters;
+    return first && row >= first && row < first + RESERVED;
+}
+
+static lierne_status take_row(lierne_counters **out, const lierne_context *context) {
+    for (int i = 0; context->reserved_counters && i < RESERVED; i++) {
+        if (!context->reserved_counters[i].kind) {
+            *out = &context->reserved_counters[i];
+            return LIERNE_OK;
+        }
+    }
+    return lierne_alloc(out, 1, sizeof **out);
+}
+
+static void free_row(const lierne_context *context, lierne_counters *row) {
+    if (is_reserved(context, row)) {
+        *row = (lierne_counters){.kind = NULL};
+    } else {
+        lierne_mem_free(row);
+    }
+}
+
 lierne_status lierne_counters_find(lierne_counters **out, lierne_context *context, const char *name,
                                    const char *kind) {
     lierne_counters **at = &context->counters;
@@ -16,7 +45,7 @@ lierne_status lierne_counters_find(lierne_counters **out, lierne_context *contex
     }
     if (!*at) {
         lierne_counters *row;
-        LIERNE_TRY(lierne_alloc(&row, 1, sizeof *row));
+        LIERNE_TRY(take_row(&row, context));
         snprintf(row->name, sizeof row->name, "%s", name ? name : "");
         row->kind = kind;
         *at = row;
@@ -32,14 +61,15 @@ void lierne_counters_release(lierne_context *context, lierne_counters *row) {
     }
     if (row && row->plans == 0) {
         *at = row->next;
-        lierne_mem_free(row);
+        free_row(context, row);
     }
 }
 
 void lierne_counters_drop(lierne_context *context) {
     while (context->counters) {
         lierne_counters *next = context->counters->next;
-        lierne_mem_free(context->counters);
+        free_row(context, context->counters);
         context->counters = next;
     }
+    lierne_mem_free(context->reserved_counters);
 }

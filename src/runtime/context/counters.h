@@ -23,6 +23,8 @@ typedef struct lierne_counters {
 } lierne_counters;
 
 struct lierne_context;
+/* Memory for the first rows, so that plans leave nothing behind in a context. Errors: NO_MEMORY. */
+lierne_status lierne_counters_reserve(struct lierne_context *context);
 /* The row of plans of a name, which lierne_check_name allows and may be NULL, and a kind; it lives
  * as long as the context. Errors: NO_MEMORY. */
 lierne_status lierne_counters_find(lierne_counters **out, struct lierne_context *context,
