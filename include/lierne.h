@@ -23,6 +23,7 @@
  * Full. Any layout to any layout, overlap with computation, changes from step to step.
  *
  *   lierne/layout.h        placements in DTensor's words
+ *   lierne/dense_halo.h    parts that overlap, for stencils, convolutions and sliding windows
  *   lierne/packing.h       packed sequences: segments cut over context-parallel ranks
  *   lierne/redistribute.h  the central operation: from one layout to another
  *   lierne/packed_bridge.h  rows of images to their tokens in a packed sequence

@@ -47,7 +47,8 @@ typedef struct lierne_digest_spec {
 /* The digest of elements of a buffer of host memory. *elements, which may be NULL: how many there
  * are. data may be NULL if there are none. Pure: not collective. Takes about the time of reading
  * the elements. Errors: INVALID (NULL, a rank or peer out of range, layouts of different shape,
- * dtype or world size), UNSUPPORTED (a PARTIAL dim: contributions are no elements), NO_MEMORY. */
+ * dtype or world size), UNSUPPORTED (a PARTIAL dim: contributions are no elements; a halo),
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_digest_compute(uint64_t *digest, int64_t *elements,
                                                const lierne_digest_spec *spec, const void *data);
 
@@ -69,7 +70,7 @@ typedef struct lierne_digest_check_spec {
  * world a thread per rank must call. Errors, the same on every rank: MISMATCH (the message names
  * the tensor, the rank whose out is wrong, and the rank that sent the wrong part; also if ranks
  * gave different numbers of tensors or keys), INVALID (NULL, ntensors, layouts of different shape,
- * dtype or world size, a rank of a layout that is no member), UNSUPPORTED (a PARTIAL dim),
+ * dtype or world size, a rank of a layout that is no member), UNSUPPORTED (a PARTIAL dim, a halo),
  * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_digest_check(lierne_context *context,
                                              const lierne_digest_check_spec *spec,

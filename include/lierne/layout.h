@@ -28,6 +28,7 @@
 #ifndef LIERNE_LAYOUT_H
 #define LIERNE_LAYOUT_H
 
+#include "lierne/dense_halo.h"
 #include "lierne/grid.h"
 #include "lierne/packing.h"
 
@@ -158,6 +159,11 @@ typedef struct lierne_layout_spec {
     int packed_axis;
     const lierne_segments *segments;
     const lierne_packing *packing;
+    /* Halos (lierne/dense_halo.h), at most one per axis, in any order. */
+    int nhalos;
+    const lierne_dense_halo *halos; /* may be NULL if nhalos is 0 */
+    lierne_stencil stencil;
+    lierne_halo_storage halo_storage;
 } lierne_layout_spec;
 
 /* Creates a layout. *out is NULL on failure; free it with lierne_layout_destroy. Errors: INVALID
@@ -178,21 +184,28 @@ typedef struct lierne_layout_spec {
  * map of the axis; two dims SHARD_SEGMENTS, two segment cuts; owner missing, out of range, or given
  * without SHARD_SEGMENTS; SEQUENCE_MAJOR with UNPADDED or with unequal padded lengths), INDIVISIBLE
  * (a padded length by 2n of a SEGMENT_ZIGZAG over n > 1; the rows that are left to a SHARD_ZIGZAG
- * by 2n). */
+ * by 2n).
+ *
+ * Of halos: INVALID (nhalos below 0 or above naxes, or above 0 with halos NULL; an axis out of
+ * range, with two halos, or stored FULL; a boundary, stencil or halo_storage out of range; lo + hi
+ * below 0; lo or hi below 0 with boundary NONE, a star or margin storage), OVERFLOW (lo or hi
+ * beyond 2^60; a buffer that may have more than 2^60 bytes), UNSUPPORTED (halos and a packing; a
+ * map of two axes that includes the axis). */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
 LIERNE_API void lierne_layout_destroy(lierne_layout *layout);
 
 /* Shape of a rank's buffer: naxes sizes, written into shape (compact rows of two axes: the outer of
  * the two in memory has the number of own rows, the other is 1; a packed axis: its rows, padding
- * rows included where the store is PADDED). A rank that holds nothing (outside
- * the grid, or not AT its coordinate) has zeros. Errors: INVALID (NULL), NO_MEMORY. */
+ * rows included where the store is PADDED; an axis with a halo: all windows of the rank; margin
+ * storage: [total, 1, ...]). A rank that holds nothing (outside the grid, or not AT its coordinate)
+ * has zeros. Errors: INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout,
                                                  int rank);
 
 /* Elements of a rank's buffer (the product of its shape) and, of these, elements that it owns
- * (fewer where the storage is full; padding is nobody's). Either output may be NULL. Errors:
- * INVALID (layout NULL), NO_MEMORY. */
+ * (fewer where the storage is full; padding is nobody's, and margins are another rank's or images).
+ * Either output may be NULL. Errors: INVALID (layout NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
                                                     const lierne_layout *layout, int rank);
 
@@ -206,11 +219,46 @@ typedef struct lierne_box {
 
 /* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
  * slowest (with a map of two axes: the other axes slowest, then its axis, then axis2). On a packed
- * axis start and size count tokens, and rows that are in no box are padding. Writes their
+ * axis start and size count tokens, and rows that are in no box are padding. With halos, boxes are
+ * the cores at their place in the buffer; margin storage, and windows without cores, have none.
+ * Writes their
  * number into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is
  * the caller's. Errors: INVALID (layout or count NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
                                                  const lierne_layout *layout, int rank);
+
+/* A window of a rank on one axis with a halo. */
+typedef struct lierne_halo_window {
+    int64_t start; /* its first position, which may be below 0 */
+    int64_t size;
+    int64_t local;      /* of its first position in the axis of a padded buffer */
+    int64_t core_start; /* the span that it extends */
+    int64_t core_size;
+} lierne_halo_window;
+
+/* The windows of a rank on an axis with a halo, ascending. Writes their number into count and,
+ * unless windows is NULL, the first `capacity` of them into windows, which is the caller's. Errors:
+ * INVALID (layout or count NULL; an axis without a halo), NO_MEMORY. */
+LIERNE_API lierne_status lierne_layout_get_windows(lierne_halo_window *windows, size_t capacity,
+                                                   size_t *count, const lierne_layout *layout,
+                                                   int rank, int axis);
+
+/* A box of margin storage: the positions [start, start + size) on each axis with a halo, row-major
+ * from element `offset` of the buffer on. On an axis without a halo start is 0 and size what the
+ * rank stores of the axis. */
+typedef struct lierne_margin {
+    int64_t start[LIERNE_MAX_AXES];
+    int64_t size[LIERNE_MAX_AXES];
+    int64_t offset;
+} lierne_margin;
+
+/* The boxes of a rank's buffer with margin storage, in the order of the buffer, empty ones left
+ * out. Writes their number into count and, unless margins is NULL, the first `capacity` of them
+ * into margins, which is the caller's. Errors: INVALID (layout or count NULL; a layout without
+ * margin storage), NO_MEMORY. */
+LIERNE_API lierne_status lierne_layout_get_margins(lierne_margin *margins, size_t capacity,
+                                                   size_t *count, const lierne_layout *layout,
+                                                   int rank);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,22 @@
  * destination has it, padded or not, whichever way either side cuts it. Both must have the same
  * cu_seqlens; an axis without a packing has the same number of indices and counts as equal. No
  * padding moves. Padding rows of an output are set to zero or kept, as the packing of that side
- * says; rows of a full buffer that are another rank's are never touched. */
+ * says; rows of a full buffer that are another rank's are never touched.
+ *
+ * Layouts may have halos (lierne/dense_halo.h). Of a source, cores are read and margins are not;
+ * the adjoint sets its margins to zero. A destination's margins are filled in the same exchange: a
+ * rank receives each element that its positions show and its source does not hold once, in one
+ * message from each rank that sends to it, however wide margins are; images are copied from it
+ * afterwards. If both layouts are the same and hold their cores, out == in is allowed: forward then
+ * writes the margins only.
+ *
+ * The adjoint of a destination with halos adds. The gradient of an element is that of its core
+ * position, if the buffer has cores, and then, in ascending order of ranks, one term from each rank
+ * that has other positions of it (of replicas the first rank counts, and one of them sends). A term
+ * is the sum of the gradients at these positions in the order of the buffer, rounded to the dtype;
+ * the whole sum is rounded once. What is zero or kept has no element, and its gradient is dropped.
+ * An element that no position shows gets zero. A rank that sends several positions of an element
+ * adds them first, in a stage of its own. A plan with an opaque dtype has no adjoint. */
 #ifndef LIERNE_REDISTRIBUTE_H
 #define LIERNE_REDISTRIBUTE_H
 
@@ -42,8 +57,11 @@ extern "C" {
  * included, and under SHARD_ROWS to the indices that it holds or needs; with a packing also to the
  * segments, for each of these ranks. Where R replicas send to
  * N ranks that hold nothing of it, each replica takes time in proportion to R * N.
+ * With a halo, the number of positions outside of the axis that are reflected or replicated counts
+ * as well, because each is copied by itself.
  * Errors: INVALID (NULL; layouts of different shape, dtype, world size or segments; rank not in the
- * world); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY. */
+ * world); UNSUPPORTED (a PARTIAL dim in dst; a src without cores; a halo and a packing);
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
                                                           int64_t *min_elements,
                                                           const lierne_layout *src,
@@ -56,8 +74,8 @@ LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
  * PARTIAL. With PARTIAL, or if more than 1,024 overlaps of cells are connected over ranks that they
  * share, *sent may be lower than any schedule reaches. Pure: not collective;
  * may run in many threads at once. Costs time in proportion to the world. Errors: INVALID (NULL;
- * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
- */
+ * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst, a
+ * halo); NO_MEMORY. */
 LIERNE_API lierne_status lierne_redistribute_get_bound(int64_t *received, int64_t *sent,
                                                        const lierne_layout *src,
                                                        const lierne_layout *dst);
@@ -79,8 +97,8 @@ typedef struct lierne_node_bound {
  * between nodes, no schedule may reach them. Pure: not collective; may run in many
  * threads at once. Costs time and memory in proportion to the ranks and to the overlaps of cells,
  * times the nodes of each. On failure *bound is unchanged. Errors: INVALID (NULL, bound->size;
- * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
- */
+ * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst, a
+ * halo); NO_MEMORY. */
 LIERNE_API lierne_status lierne_redistribute_get_node_bound(lierne_node_bound *bound,
                                                             const lierne_layout *src,
                                                             const lierne_layout *dst,
@@ -104,7 +122,7 @@ typedef struct lierne_redistribute_spec {
     const lierne_layout *adjoint_src;
     const lierne_layout *adjoint_dst;
     int max_inflight;             /* requests in flight at once per direction; 0 means 1 */
-    lierne_routing routing;       /* with shared_output AUTO or DIRECT: moved as DIRECT */
+    lierne_routing routing;       /* with shared_output or halos AUTO or DIRECT: moved as DIRECT */
     lierne_sharing shared_output; /* needs max_inflight 0 or 1 */
     lierne_group *group;          /* see lierne/group.h (Domains); NULL: the context's own domain */
     /* For packed sequences (lierne/packing.h) whose segments change: lierne_plan_update_segments.
@@ -129,6 +147,9 @@ typedef struct lierne_redistribute_spec {
      * 2 sqrt(n) times as long. lierne_report says what became of it. */
     int max_peers;
     const char *name; /* see lierne/plan.h (Names); NULL: none */
+    /* Of a dst with margin storage: nonzero: the adjoint adds the gradients of margins to what its
+     * out holds, the gradient of the part. 0: it overwrites out. */
+    int accumulate;
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. If any
@@ -137,8 +158,11 @@ typedef struct lierne_redistribute_spec {
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype, world size or segments, a world size that is not the context's, a grid with a rank
  * that is no member, max_inflight, routing, shared_output, max_segments or max_rows below 0 or one
- * without the other, max_segments with two layouts without a packing, max_peers below 0);
- * UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst; shared_output in a context for device memory;
+ * without the other, max_segments with two layouts without a packing, max_peers below 0, accumulate
+ * without margin storage in dst);
+ * UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst; a src with margin storage or with windows
+ * without cores; a halo together with layouts for the adjoint, BALANCED, shared_output,
+ * max_segments, or a packing on the other side; shared_output in a context for device memory;
  * a max_peers that is too low, where the message has the lowest; max_peers with shared_output; with
  * max_segments: layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the
  * packed axis, a context for device memory or streams); CAPACITY (the layouts exceed max_segments
@@ -232,8 +256,8 @@ typedef struct lierne_set_spec {
  * different pair of layouts, to the ranks that share elements with this one. Errors: INVALID (NULL;
  * spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair of layouts of
  * different shape, dtype or world size, or of another dtype or world size than the first pair; rank
- * not in the world); UNSUPPORTED (a PARTIAL dim); OVERFLOW (a buffer of more than 2^60 bytes);
- * NO_MEMORY. */
+ * not in the world); UNSUPPORTED (a PARTIAL dim, a halo); OVERFLOW (a buffer of more than 2^60
+ * bytes); NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
                                                  const lierne_set_spec *spec, int rank);
 

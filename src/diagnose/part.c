@@ -74,7 +74,12 @@ lierne_status lierne_digest_check_layout(const lierne_layout *layout, const char
                            "%s has a PARTIAL dim: contributions have no digest, their sum has one",
                            name);
     }
-    return LIERNE_OK;
+    return layout->halos
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "%s has a halo: take the digest before margins are filled, with a "
+                             "layout without halos",
+                             name)
+               : LIERNE_OK;
 }
 
 lierne_status lierne_digest_check_pair(const lierne_layout *a, const lierne_layout *b) {

@@ -2,6 +2,7 @@
  *
  * A cell's part of an axis is a list of spans: what its coordinates' cuts leave, and of that what
  * maps of the axis give it. Its boxes are the combinations of such spans. */
+#include "layout/dense_halo.h"
 #include "layout/joints.h"
 
 #include <string.h>
@@ -71,14 +72,30 @@ static int64_t length(const lierne_spans *spans) {
     return sum;
 }
 
-/* Sets where the spans lie in the buffer. */
-static void locate(lierne_spans *spans, bool full) {
+/* Sets where the spans lie in the buffer: each behind the lower margin of its window. */
+static void locate(lierne_spans *spans, const lierne_layout *layout, int axis) {
     lierne_span *at = spans->list.at ? spans->list.at : spans->pieces.at;
+    bool full = stores_all(layout, axis), halo = lierne_halo_of(layout, axis);
     int64_t local = 0;
     for (size_t i = 0; i < spans->count; i++) {
-        at[i].local = full ? at[i].start : local;
-        local += at[i].size;
+        const lierne_halo_window window =
+            halo ? lierne_window_of(layout, axis, &at[i])
+                 : (lierne_halo_window){.start = at[i].start, .size = at[i].size};
+        at[i].local = full ? at[i].start : local + at[i].start - window.start;
+        local += window.size;
     }
+}
+
+/* What a buffer has of an axis that is neither packed nor stored FULL. */
+static int64_t stored_length(const lierne_layout *layout, int axis, const lierne_spans *spans) {
+    int64_t sum = 0;
+    if (!lierne_halo_of(layout, axis)) {
+        return length(spans);
+    }
+    for (size_t i = 0; i < spans->count; i++) {
+        sum += lierne_window_of(layout, axis, &spans->at[i]).size;
+    }
+    return sum;
 }
 
 /* Keeps what maps of one axis give to the cell. */
@@ -125,7 +142,7 @@ static lierne_status create_ordinary(lierne_spans *spans, const lierne_layout *l
     lierne_status status = keep_owned(spans, layout, cell);
     for (int a = 0; a < layout->naxes; a++) {
         if (!lierne_is_packed(layout, a)) {
-            locate(&spans[a], stores_all(layout, a));
+            locate(&spans[a], layout, a);
         }
     }
     return status;
@@ -269,25 +286,76 @@ static lierne_status push_boxes(const lierne_layout *layout, const lierne_cell *
     return LIERNE_OK;
 }
 
-lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
-                                       lierne_boxes *boxes, int64_t *shape) {
-    lierne_spans spans[LIERNE_MAX_AXES];
-    int64_t own = 0;
-    lierne_status status = (boxes ? lierne_spans_create : create_ordinary)(spans, layout, cell);
-    if (status == LIERNE_OK && (boxes || layout->rows_dim >= 0)) {
-        status = push_boxes(layout, cell, spans, boxes, &own);
-    }
-    for (int a = 0; shape && a < layout->naxes; a++) {
+/* The shape of a cell's buffer, of which a map of two axes owns `own` rows. */
+static void set_shape(const lierne_layout *layout, const lierne_cell *cell,
+                      const lierne_spans *spans, int64_t own, int64_t *shape) {
+    for (int a = 0; a < layout->naxes; a++) {
         shape[a] = lierne_is_packed(layout, a) ? lierne_packed_length(layout, cell)
                    : stores_all(layout, a)     ? layout->shape[a]
-                                               : length(&spans[a]);
+                                               : stored_length(layout, a, &spans[a]);
     }
-    if (shape && layout->rows_dim >= 0) {
+    if (layout->rows_dim >= 0) {
         const lierne_placement *p = &layout->placements[layout->rows_dim];
         if (!(layout->full_axes >> p->axis2 & 1)) {
             shape[p->axis < p->axis2 ? p->axis : p->axis2] = own;
             shape[p->axis < p->axis2 ? p->axis2 : p->axis] = 1;
         }
+    }
+}
+
+/* Margins are stored as one axis: of a box all positions but the cores; of a star what lies in the
+ * margins of one axis and in the cores of the others. */
+static void join_margins(const lierne_layout *layout, const lierne_spans *spans, int64_t *shape) {
+    int64_t windows = 1, cores = 1, star = 0;
+    for (int a = 0; a < layout->naxes; a++) {
+        int64_t core = lierne_halo_of(layout, a) ? length(&spans[a]) : shape[a];
+        star = star * core + cores * (shape[a] - core);
+        windows *= shape[a];
+        cores *= core;
+        shape[a] = 1;
+    }
+    shape[0] = layout->halos->stencil == LIERNE_STENCIL_STAR ? star : windows - cores;
+}
+
+lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
+                                       lierne_boxes *boxes, int64_t *shape) {
+    lierne_spans spans[LIERNE_MAX_AXES];
+    int64_t own = 0;
+    boxes = lierne_has_cores(layout) ? boxes : NULL;
+    lierne_status status = (boxes ? lierne_spans_create : create_ordinary)(spans, layout, cell);
+    if (status == LIERNE_OK && (boxes || layout->rows_dim >= 0)) {
+        status = push_boxes(layout, cell, spans, boxes, &own);
+    }
+    if (shape) {
+        set_shape(layout, cell, spans, own, shape);
+    }
+    if (shape && lierne_stores_margins(layout)) {
+        join_margins(layout, spans, shape);
+    }
+    lierne_spans_destroy(spans, layout->naxes);
+    return status;
+}
+
+lierne_status lierne_layout_other_axes(const lierne_layout *layout, const lierne_cell *cell,
+                                       lierne_boxes *boxes, int64_t *stored) {
+    lierne_spans spans[LIERNE_MAX_AXES];
+    int64_t own = 0;
+    lierne_status status = create_ordinary(spans, layout, cell);
+    if (status == LIERNE_OK) {
+        set_shape(layout, cell, spans, 0, stored);
+    }
+    for (int a = 0; a < layout->naxes; a++) {
+        if (lierne_halo_of(layout, a)) {
+            spans[a].pieces = (lierne_pieces){.count = 1, .at = {{.size = 1}}};
+            spans[a].at = spans[a].pieces.at;
+            spans[a].count = 1;
+        }
+    }
+    if (status == LIERNE_OK) {
+        status = push_boxes(layout, cell, spans, boxes, &own);
+    }
+    if (status == LIERNE_OK && layout->rows_dim >= 0) {
+        set_shape(layout, cell, spans, own, stored);
     }
     lierne_spans_destroy(spans, layout->naxes);
     return status;
@@ -436,7 +504,7 @@ lierne_status lierne_boxes_intersect(int naxes, const lierne_boxes *a, const lie
             first++;
         }
         for (size_t j = first; j < b->count; j++) {
-            lierne_overlap overlap = {0};
+            lierne_overlap overlap = {.index_a = i, .index_b = j};
             if (axis >= 0 && b->at[j].start[axis] >= end_of(box, axis)) {
                 break;
             }

@@ -3,6 +3,7 @@
  * A layout is checked once, when it is made, so that everything after it is arithmetic that cannot
  * fail: sizes fit, counts add up, zigzag divides. The grid's radix is copied in, because planners
  * ask for coordinates in their inner loops. */
+#include "layout/dense_halo.h"
 #include "layout/packed.h"
 
 #include <string.h>
@@ -224,7 +225,8 @@ static lierne_status fill_layout(lierne_layout *layout, const lierne_layout_spec
     for (int d = 0; d < layout->ndims; d++) {
         LIERNE_TRY(take_placement(layout, d, &spec->placements[d]));
     }
-    return lierne_layout_nest(layout);
+    LIERNE_TRY(lierne_layout_nest(layout));
+    return lierne_halos_create(layout, spec);
 }
 
 lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *given) {
@@ -301,7 +303,8 @@ static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
         LIERNE_TRY(check_axes_kept(old, d, shape));
         LIERNE_TRY(copy_placement(layout, old, d));
     }
-    return lierne_layout_nest(layout);
+    LIERNE_TRY(lierne_layout_nest(layout));
+    return lierne_halos_copy(layout, old);
 }
 
 lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
@@ -327,6 +330,7 @@ void lierne_layout_destroy(lierne_layout *layout) {
     }
     lierne_owners_destroy(layout);
     lierne_packing_destroy(layout->packed);
+    lierne_mem_free(layout->halos);
     lierne_mem_free(layout);
 }
 

@@ -72,6 +72,8 @@ struct lierne_layout {
     struct lierne_packed *packed;       /* of the packed axis (packed.h), or NULL */
     const struct lierne_joints *joints; /* the packed axis is a joined one (joints.h), or NULL */
     int joint_side;
+    struct lierne_halos *halos; /* dense_halo.h, or NULL */
+    bool cores_only;            /* as a source: margins hold nothing */
 };
 
 /* Sorts the dims that cut by the order in which they do, and checks what cuts that follow one
@@ -139,6 +141,11 @@ void lierne_spans_destroy(lierne_spans *spans, int naxes);
 lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
                                        lierne_boxes *boxes, int64_t *shape);
 
+/* The boxes of the axes without a halo, those with one being [0, 1), and what buffers store of
+ * these axes. */
+lierne_status lierne_layout_other_axes(const lierne_layout *layout, const lierne_cell *cell,
+                                       lierne_boxes *boxes, int64_t *stored);
+
 /* The rows in the buffer of a cell's members that no element is in, of a layout with a packing:
  * adds boxes of those that an output sets to zero, of which start means nothing, and to *kept,
  * which may be NULL, the elements of padding that it does not touch. */
@@ -146,8 +153,9 @@ lierne_status lierne_layout_cell_rest(const lierne_layout *layout, const lierne_
                                       lierne_boxes *zero, int64_t *kept);
 
 /* All cells of a layout that overlap a cell of another layout of the same tensor (and some that do
- * not where a map of two axes cuts or the layout is packed), in ascending order of coordinates, the
- * first cut slowest. */
+ * not where a map of two axes cuts, the layout is packed or one of them has a halo), in ascending
+ * order of coordinates, the first cut slowest. Margins of a layout overlap unless it is cores_only.
+ */
 lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout *layout,
                                         const lierne_layout *other, const lierne_cell *cell);
 
@@ -155,12 +163,15 @@ lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout
 lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,
                                     int partial, lierne_ranks *ranks);
 
-/* A box of two cells: global start and size, and where it lies in either's buffer. */
+/* A box of two cells: global start and size, where it lies in either's buffer, and of which boxes
+ * of the lists that were intersected it is a part. */
 typedef struct lierne_overlap {
     int64_t start[LIERNE_MAX_AXES];
     int64_t size[LIERNE_MAX_AXES];
     int64_t local_a[LIERNE_MAX_AXES];
     int64_t local_b[LIERNE_MAX_AXES];
+    size_t index_a;
+    size_t index_b;
 } lierne_overlap;
 typedef LIERNE_VEC(lierne_overlap) lierne_overlaps;
 

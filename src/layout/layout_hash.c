@@ -1,5 +1,6 @@
 /* The hash of a layout. Fields that the kind of a placement does not read are left out, so that
  * layouts that say the same have the same hash, whatever is in them. */
+#include "layout/dense_halo.h"
 #include "layout/packed.h"
 
 static uint64_t hash_number(uint64_t hash, int64_t number) {
@@ -44,6 +45,17 @@ static uint64_t add_packing(uint64_t hash, const lierne_packed *p) {
     return lierne_hash(hash, p->owner, n * sizeof *p->owner);
 }
 
+static uint64_t add_halos(uint64_t hash, const lierne_halos *halos) {
+    hash = hash_number(hash, (int64_t)halos->stencil);
+    hash = hash_number(hash, (int64_t)halos->storage);
+    for (int i = 0; i < halos->n; i++) {
+        const lierne_dense_halo *h = &halos->at[i];
+        const int64_t numbers[] = {h->axis, (int64_t)h->boundary, h->lo, h->hi};
+        hash = lierne_hash(hash, numbers, sizeof numbers);
+    }
+    return hash;
+}
+
 uint64_t lierne_layout_hash(const lierne_layout *layout) {
     const int64_t numbers[] = {layout->offset,   layout->nranks, layout->world,
                                layout->ndims,    layout->naxes,  (int64_t)layout->dtype,
@@ -58,5 +70,6 @@ uint64_t lierne_layout_hash(const lierne_layout *layout) {
     for (int d = 0; d < layout->ndims; d++) {
         hash = add_placement(hash, layout, d);
     }
+    hash = layout->halos ? add_halos(hash, layout->halos) : hash;
     return layout->packed ? add_packing(hash, layout->packed) : hash;
 }

@@ -1,4 +1,5 @@
 /* The packing of a layout: which dims cut its segments, and its memory. */
+#include "layout/dense_halo.h"
 #include "layout/packed.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ bool lierne_is_packed(const lierne_layout *layout, int axis) {
 }
 
 bool lierne_layout_divides(const lierne_layout *layout, int axis) {
-    bool divided = lierne_is_packed(layout, axis) ||
+    bool divided = lierne_is_packed(layout, axis) || lierne_halo_of(layout, axis) ||
                    (layout->rows_dim >= 0 && layout->placements[layout->rows_dim].axis2 == axis);
     for (int i = 0; i < layout->ncuts; i++) {
         divided |= layout->placements[layout->cuts[i]].axis == axis;

@@ -2,7 +2,7 @@
  *
  * Cells are enumerated by descending through the cuts. Of the coordinates of a dim only those are
  * tried that have something of what is wanted, so the cost follows the number of cells found. */
-#include "layout/layout.h"
+#include "layout/dense_halo.h"
 
 #include <string.h>
 
@@ -204,6 +204,12 @@ lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout
         s.cell.coords[d] = -1;
     }
     lierne_status status = lierne_spans_create(wanted, other, cell);
+    if (status == LIERNE_OK && lierne_has_margins(other)) {
+        status = lierne_halo_need_spans(wanted, other);
+    }
+    if (status == LIERNE_OK && lierne_has_margins(layout)) {
+        status = lierne_halo_widen(wanted, layout);
+    }
     if (status == LIERNE_OK) {
         status = search_cells(&s);
     }

@@ -66,11 +66,35 @@ lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sh
     return LIERNE_OK;
 }
 
+lierne_block lierne_plan_block_of(const lierne_layout *layout, const lierne_patch *patch) {
+    lierne_block block = {.offset = patch->offset, .ndims = layout->naxes};
+    for (int a = 0; a < layout->naxes; a++) {
+        block.count[a] = patch->size[a];
+        block.stride[a] = patch->stride[a];
+    }
+    return block;
+}
+
+/* All of windows but what is kept. */
+static lierne_status fill_windows(lierne_plan_side *side, const lierne_layout *layout,
+                                  const lierne_cell *cell) {
+    lierne_patches patches = {0};
+    lierne_status status = lierne_halo_patches(&patches, &patches, &side->untouched, layout, cell);
+    for (size_t i = 0; i < patches.count && status == LIERNE_OK; i++) {
+        status = LIERNE_VEC_PUSH(&side->owned, lierne_plan_block_of(layout, &patches.at[i]));
+    }
+    lierne_mem_free(patches.at);
+    return status;
+}
+
 static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *layout) {
     lierne_boxes boxes = {0};
     lierne_cell cell;
     if (!lierne_layout_cell(layout, rank, &cell)) {
         return LIERNE_OK;
+    }
+    if (layout->halos) {
+        return fill_windows(side, layout, &cell);
     }
     lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
     if (status == LIERNE_OK) {
@@ -209,6 +233,27 @@ static void add_packing(lierne_plan_fields *fields, const char *prefix, const li
     add_field(fields, prefix, "row_order", (int64_t)p->row_order);
 }
 
+static void add_halo(lierne_plan_fields *fields, const char *prefix, int index, const char *name,
+                     int64_t value) {
+    lierne_field *field = &fields->at[fields->count++];
+    snprintf(field->name, sizeof field->name, "%s.halo[%d].%s", prefix, index, name);
+    field->value = value;
+}
+
+static void add_halos(lierne_plan_fields *fields, const char *prefix, const lierne_halos *halos) {
+    add_field(fields, prefix, "nhalos", halos ? halos->n : 0);
+    for (int i = 0; halos && i < halos->n; i++) {
+        add_halo(fields, prefix, i, "axis", halos->at[i].axis);
+        add_halo(fields, prefix, i, "boundary", (int64_t)halos->at[i].boundary);
+        add_halo(fields, prefix, i, "lo", halos->at[i].lo);
+        add_halo(fields, prefix, i, "hi", halos->at[i].hi);
+    }
+    if (halos) {
+        add_field(fields, prefix, "stencil", (int64_t)halos->stencil);
+        add_field(fields, prefix, "halo_storage", (int64_t)halos->storage);
+    }
+}
+
 void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
                                    const lierne_layout *layout) {
     add_field(fields, prefix, "offset", layout->offset);
@@ -218,6 +263,7 @@ void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefi
     }
     add_field(fields, prefix, "full_axes", layout->full_axes);
     add_packing(fields, prefix, layout->packed);
+    add_halos(fields, prefix, layout->halos);
 }
 
 void lierne_plan_fields_add_joints(lierne_plan_fields *fields, const lierne_joints *joints) {

@@ -4,12 +4,15 @@
 #define LIERNE_PLAN_FIELDS_H
 
 #include "grid/grid.h"
+#include "layout/dense_halo.h"
 #include "layout/joints.h"
 #include "plan/plan.h"
 
 /* Shapes of the rank's buffers under two layouts, and the blocks of out that must be written. */
 lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lierne_layout *from,
                                     const lierne_layout *to);
+/* A patch of a buffer as a block. */
+lierne_block lierne_plan_block_of(const lierne_layout *layout, const lierne_patch *patch);
 /* The rows of a plan between n layouts: the last axis, if none of them divides it. */
 void lierne_plan_find_rows(lierne_plan_parts *parts, const lierne_layout *const *layouts, int n);
 /* Whether a spec's routing is one. */
@@ -25,7 +28,7 @@ lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sh
 lierne_status lierne_plan_check_inflight(int max_inflight);
 
 /* What ranks must have given alike: four layouts of LIERNE_MAX_DIMS dims fit. */
-#define LIERNE_PLAN_FIELDS 456
+#define LIERNE_PLAN_FIELDS 536
 typedef struct lierne_plan_fields {
     lierne_field at[LIERNE_PLAN_FIELDS];
     size_t count;

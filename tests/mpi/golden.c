@@ -91,6 +91,14 @@ static void run_file(const char *dir, const char *file, golden_check *valid, gol
     cJSON_Delete(root);
 }
 
+static void run_dense_halo(const char *dir) {
+    cJSON *root = read_file(dir, "dense_halo.json");
+    run_list("dense_halo.json", root, "cases", golden_dense_halo, false);
+    run_list("dense_halo.json", root, "order", golden_dense_halo_order, false);
+    run_list("dense_halo.json", root, "invalid", golden_dense_halo_invalid, false);
+    cJSON_Delete(root);
+}
+
 static void run_packed(const char *dir) {
     cJSON *root = read_file(dir, "packed.json");
     run_list("packed.json", root, "redistribute", golden_packed_move, false);
@@ -118,6 +126,7 @@ int main(int argc, char **argv) {
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, reject_swaps, true);
     run_packed(dir);
+    run_dense_halo(dir);
     run_collectives(dir);
     CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");

@@ -116,12 +116,15 @@ void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overla
 
 static lierne_status intersect(const lierne_planner *p, lierne_cell_overlap *x) {
     lierne_boxes from = {0}, to = {0};
+    bool halo = lierne_has_margins(p->to);
     lierne_status status = lierne_layout_cell_boxes(p->from, &x->from, &from, NULL);
     if (status == LIERNE_OK) {
-        status = lierne_layout_cell_boxes(p->to, &x->to, &to, NULL);
+        status = halo ? lierne_needs_create(&x->needs, p->to, &x->to)
+                      : lierne_layout_cell_boxes(p->to, &x->to, &to, NULL);
     }
     if (status == LIERNE_OK) {
-        status = lierne_boxes_intersect(p->from->naxes, &from, &to, &x->boxes);
+        status =
+            lierne_boxes_intersect(p->from->naxes, &from, halo ? &x->needs.boxes : &to, &x->boxes);
     }
     lierne_mem_free(from.at);
     lierne_mem_free(to.at);
@@ -154,6 +157,7 @@ int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_ove
 
 void lierne_cell_overlap_clear(lierne_cell_overlap *x) {
     lierne_mem_free(x->boxes.at);
+    lierne_needs_destroy(&x->needs);
     lierne_mem_free(x->receivers.at);
     lierne_mem_free(x->reducers.at);
     lierne_mem_free(x->senders.at);

@@ -9,9 +9,43 @@
 /* Bytes of a piece that is worth a message of its own, and that the cache keeps until unpacked. */
 enum { LEAST_PIECE = 256 << 10 };
 
+lierne_place lierne_place_patch(const lierne_layout *layout, const lierne_patch *patch,
+                                lierne_buffer buffer) {
+    return lierne_place_at(buffer, lierne_plan_block_of(layout, patch));
+}
+
+lierne_place lierne_place_image(const lierne_planner *p, const lierne_overlap *o, size_t i,
+                                lierne_buffer buffer) {
+    const lierne_need *need = &p->needs->at.at[o->index_b];
+    const lierne_patch patch =
+        lierne_need_patch(p->needs, need, i, p->to->naxes, o->start, o->size);
+    return lierne_place_patch(p->to, &patch, buffer);
+}
+
+lierne_status lierne_add_images(const lierne_planner *p, const lierne_overlaps *boxes,
+                                lierne_stage *stage, bool own) {
+    for (size_t b = 0; p->needs && b < boxes->count; b++) {
+        const lierne_overlap *o = &boxes->at[b];
+        const lierne_need *need = &p->needs->at.at[o->index_b];
+        const lierne_place from =
+            lierne_place_box(p, o, own ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
+        for (size_t i = 0; i < need->count; i++) {
+            const lierne_place to = lierne_place_image(p, o, i, LIERNE_BUFFER_OUT);
+            if (i != need->primary) {
+                LIERNE_TRY(
+                    lierne_ops_put(own ? &stage->copies : &stage->sums, to, false, &from, 1));
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
 lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
                               lierne_buffer buffer) {
     bool in = buffer == LIERNE_BUFFER_IN;
+    if (p->needs && !in) {
+        return lierne_place_image(p, o, p->needs->at.at[o->index_b].primary, buffer);
+    }
     return lierne_place_at(buffer, lierne_block_box(p->from->naxes, in ? p->in_shape : p->out_shape,
                                                     in ? o->local_a : o->local_b, o->size));
 }
@@ -68,7 +102,8 @@ lierne_status lierne_add_part(const lierne_planner *p, const lierne_cell_overlap
     }
     LIERNE_TRY(
         lierne_layout_get_shape(theirs, at_peer == LIERNE_BUFFER_IN ? p->from : p->to, peer));
-    if (at_peer == LIERNE_BUFFER_SCRATCH || !is_worth_cutting(p, x, mine, theirs)) {
+    if (at_peer == LIERNE_BUFFER_SCRATCH || lierne_has_margins(p->to) ||
+        !is_worth_cutting(p, x, mine, theirs)) {
         return add_whole(p, x, messages, peer, buffer);
     }
     for (size_t b = 0; b < x->part.count; b++) {

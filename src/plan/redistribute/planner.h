@@ -2,8 +2,9 @@
 #ifndef LIERNE_PLANNER_H
 #define LIERNE_PLANNER_H
 
-#include "layout/layout.h"
+#include "layout/dense_halo.h"
 #include "lierne/plan.h"
+#include "plan/fields.h"
 #include "plan/plan.h"
 #include "route/route.h"
 #include "runtime/control/members.h"
@@ -12,7 +13,8 @@ typedef struct lierne_planner {
     lierne_route *route;
     const lierne_layout *from;
     const lierne_layout *to;
-    const int *nodes; /* of each member, or NULL */
+    const lierne_layout *margins; /* `from` with its margins, whose gradients are added; or NULL */
+    const int *nodes;             /* of each member, or NULL */
     lierne_members members;
     int rank;
     lierne_routing routing;
@@ -20,7 +22,8 @@ typedef struct lierne_planner {
     bool shared;   /* ranks of a node that need the same write one output, each a part of it */
     bool alone;    /* every receiver is a reducer, of all that it needs */
     const struct lierne_tokens *tokens; /* of the cell whose overlaps are planned, or NULL */
-    lierne_plan_side *side; /* where shared is set, gets what this rank shares and writes */
+    const lierne_needs *needs; /* of the destination's cell at work, if it has a halo; or NULL */
+    lierne_plan_side *side;    /* where shared is set, gets what this rank shares and writes */
     lierne_links links;
     int64_t direct_ns; /* what AUTO compared; 0: nothing */
     int64_t balanced_ns;
@@ -34,6 +37,7 @@ typedef struct lierne_cell_overlap {
     lierne_cell from;
     lierne_cell to;
     lierne_overlaps boxes;
+    lierne_needs needs; /* where the destination has a halo */
     int64_t elements;
     lierne_ranks receivers; /* ascending */
     lierne_ranks reducers;  /* ascending; receivers or some of them */
@@ -74,13 +78,24 @@ void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overla
 /* This rank's share of what all ranks must receive at least of the overlap. */
 int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_overlap *x);
 
-/* The padding rows of the rank's output that its packing sets to zero, in the first stage; own: its
- * cell of the destination, or NULL. Of a shared output one rank of a node does it. */
+/* The padding rows of the rank's output that its packing sets to zero, and what a halo sets to
+ * zero, in the first stage, but margins of a gradient in the last one, since in place they are the
+ * input; own: its cell of the destination, or NULL. Of a shared output one rank of a node does it.
+ */
 lierne_status lierne_add_padding(lierne_planner *p, const lierne_cell *own);
 
-/* Where a box of two cells lies in the rank's in or out. */
+/* Where a box of two cells lies in the rank's in or out; of several places in out: the primary. */
 lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
                               lierne_buffer buffer);
+/* A patch of a buffer; place i of a box of two cells in the buffer of a layout with a halo. */
+lierne_place lierne_place_patch(const lierne_layout *layout, const lierne_patch *patch,
+                                lierne_buffer buffer);
+lierne_place lierne_place_image(const lierne_planner *p, const lierne_overlap *o, size_t i,
+                                lierne_buffer buffer);
+/* The other places of what a rank puts together: of what it holds itself, copies of the input;
+ * otherwise copies of the primary place, after the sums of a stage. */
+lierne_status lierne_add_images(const lierne_planner *p, const lierne_overlaps *boxes,
+                                lierne_stage *stage, bool own);
 /* The messages of the part at work, of the rank's in or out; at_peer: the buffer at the other end,
  * where contributions land whole. */
 lierne_status lierne_add_part(const lierne_planner *p, const lierne_cell_overlap *x,

@@ -1,7 +1,7 @@
 /* From a spec of layouts to a plan: two routes, which each rank plans on its own. */
 #include "plan/redistribute/redistribute.h"
 
-#include "layout/layout.h"
+#include "layout/dense_halo.h"
 #include "plan/plan.h"
 #include "plan/redistribute/redistribute_check.h"
 #include "plan/redistribute/varying_plan.h"
@@ -14,6 +14,7 @@ static const lierne_spec_entry numbers[] = {
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_segments, I64, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_rows, I64, COMPARED),
     LIERNE_SPEC_NUMBER(lierne_redistribute_spec, max_peers, INT, COMPARED),
+    LIERNE_SPEC_NUMBER(lierne_redistribute_spec, accumulate, INT, COMPARED),
 };
 static const lierne_spec_table table = LIERNE_SPEC_TABLE(numbers);
 
@@ -23,7 +24,10 @@ typedef struct layouts {
     const lierne_layout *dst;
     const lierne_layout *adjoint_src;
     const lierne_layout *adjoint_dst;
-    lierne_layout derived; /* adjoint_dst where none was given; borrows from src */
+    lierne_layout derived;        /* adjoint_dst where none was given; borrows from src */
+    lierne_layout source;         /* src, of which only cores are read; borrows from src */
+    lierne_layout cores;          /* adjoint_src where dst has a halo; borrows from dst */
+    const lierne_layout *margins; /* dst where it has a halo, or NULL */
 } layouts;
 
 /* What a plan keeps to plan again: its layouts, those of the adjoint NULL where they follow. */
@@ -35,7 +39,7 @@ typedef struct saved_layouts {
 } saved_layouts;
 
 static lierne_layout without_partial(const lierne_layout *layout) {
-    lierne_layout other = *layout;
+    lierne_layout other = lierne_layout_as_source(layout);
     for (int d = 0; d < other.ndims; d++) {
         if (other.placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
             other.placements[d].kind = LIERNE_PLACEMENT_REPLICATE;
@@ -65,11 +69,13 @@ static lierne_status take_spec(lierne_redistribute_spec *spec,
     }
     LIERNE_TRY(lierne_plan_check_routing(spec->routing));
     LIERNE_TRY(lierne_plan_check_peers(spec->max_peers, spec->shared_output));
+    LIERNE_TRY(lierne_redistribute_check_halos(spec));
     return lierne_plan_check_inflight(spec->max_inflight);
 }
 
 static void take_layouts(layouts *l, const lierne_redistribute_spec *spec) {
-    l->src = spec->src;
+    l->source = lierne_layout_as_source(spec->src);
+    l->src = &l->source;
     l->dst = spec->dst;
     l->adjoint_src = spec->adjoint_src;
     l->adjoint_dst = spec->adjoint_dst;
@@ -77,6 +83,11 @@ static void take_layouts(layouts *l, const lierne_redistribute_spec *spec) {
         l->derived = without_partial(spec->src);
         l->adjoint_src = spec->dst;
         l->adjoint_dst = &l->derived;
+    }
+    l->margins = spec->dst->halos ? spec->dst : NULL;
+    if (l->margins) {
+        l->cores = lierne_layout_as_source(spec->dst);
+        l->adjoint_src = &l->cores;
     }
 }
 
@@ -89,6 +100,7 @@ static lierne_status check_grid(const lierne_context *context, const char *name,
 
 static lierne_status check_layouts(const layouts *l, const lierne_context *context) {
     LIERNE_TRY(lierne_redistribute_check_pair(l->src, "src", l->dst, "dst"));
+    LIERNE_TRY(lierne_redistribute_check_source(l->src, "src", l->dst, "dst"));
     LIERNE_TRY(lierne_redistribute_check_tensor(l->src, "src", l->adjoint_src, "adjoint_src"));
     LIERNE_TRY(lierne_redistribute_check_pair(l->src, "src", l->adjoint_dst, "adjoint_dst"));
     if (l->src->world != context->members.world) {
@@ -113,6 +125,9 @@ static lierne_status describe(lierne_plan_parts *parts, layouts *l, const lierne
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->group = spec->group;
+    parts->accumulate = spec->accumulate != 0;
+    parts->in_place = l->margins && lierne_has_cores(l->src) &&
+                      lierne_layout_hash(l->src) == lierne_layout_hash(l->dst);
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "direct";
     lierne_plan_find_rows(parts,
@@ -121,15 +136,31 @@ static lierne_status describe(lierne_plan_parts *parts, layouts *l, const lierne
     return LIERNE_OK;
 }
 
+/* The side of an adjoint that does not exist. */
+static lierne_status fill_without_route(lierne_plan_side *side, int rank, const layouts *l) {
+    int64_t in, out;
+    LIERNE_TRY(lierne_plan_side_fill(side, rank, l->adjoint_src, l->adjoint_dst));
+    LIERNE_TRY(lierne_layout_get_elements(&in, NULL, l->adjoint_src, rank));
+    LIERNE_TRY(lierne_layout_get_elements(&out, NULL, l->adjoint_dst, rank));
+    side->owned.count = 0;
+    return lierne_route_create(&side->route, rank, in, out);
+}
+
 static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
                                 const lierne_redistribute_spec *spec) {
     LIERNE_TRY(describe(parts, l, context, spec));
-    lierne_side_rules rules = {.routing = spec->routing,
+    lierne_side_rules rules = {.routing = l->margins || l->src->halos ? LIERNE_ROUTING_DIRECT
+                                                                      : spec->routing,
                                .shared = (spec->shared_output & LIERNE_SHARING_FORWARD) != 0,
                                .max_peers = spec->max_peers};
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
                                              l->src, l->dst, &rules));
     rules.shared = (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0;
+    rules.margins = l->margins;
+    if (l->margins && lierne_dtype_is_opaque(parts->dtype)) {
+        parts->no_adjoint = "margins of an opaque dtype cannot be summed";
+        return fill_without_route(&parts->side[LIERNE_DIRECTION_ADJOINT], context->rank, l);
+    }
     return lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_ADJOINT], context,
                                          l->adjoint_src, l->adjoint_dst, &rules);
 }
@@ -172,7 +203,8 @@ static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *s
                                              .max_inflight = spec->max_inflight,
                                              .routing = spec->routing,
                                              .shared_output = spec->shared_output,
-                                             .max_peers = spec->max_peers};
+                                             .max_peers = spec->max_peers,
+                                             .accumulate = spec->accumulate};
     *out = saved;
     return LIERNE_OK;
 }

@@ -11,8 +11,10 @@ int lierne_redistribute_ranks(int *ranks, const lierne_layout *from, const liern
 /* How a side moves what it moves. */
 typedef struct lierne_side_rules {
     lierne_routing routing;
-    bool shared;   /* the plan owns the output, shared where ranks can */
-    int max_peers; /* 0: any number */
+    bool shared;                  /* the plan owns the output, shared where ranks can */
+    int max_peers;                /* 0: any number */
+    const lierne_layout *margins; /* the layout moved from, with margins whose gradients are added
+                                     where it goes; NULL: none */
 } lierne_side_rules;
 
 /* All of a side: what lierne_plan_side_fill does, and the route and least elements of the

@@ -1,6 +1,7 @@
 /* A value has no natural division into contributions, so nothing is moved into a PARTIAL layout. */
 #include "plan/redistribute/redistribute_check.h"
 
+#include "layout/dense_halo.h"
 #include "layout/packed.h"
 
 /* Two microbatches may have as many tokens. A layout without a packing fits any segments. */
@@ -72,4 +73,48 @@ lierne_status lierne_redistribute_check_pair(const lierne_layout *src, const cha
         }
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_redistribute_check_source(const lierne_layout *src, const char *src_name,
+                                               const lierne_layout *dst, const char *dst_name) {
+    bool halos = src->halos || dst->halos;
+    if (!lierne_has_cores(src)) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s has %s: a source must hold its cores",
+                           src_name,
+                           lierne_stores_margins(src) ? "margin storage" : "windows without cores");
+    }
+    if (halos && (src->packed || dst->packed)) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "axis %d of %s is packed and %s has a halo: a packed axis has none",
+                           src->packed ? src->packed->axis : dst->packed->axis,
+                           src->packed ? src_name : dst_name, src->halos ? src_name : dst_name);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_redistribute_check_plain(const lierne_layout *layout, const char *name) {
+    return layout->halos
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s has a halo: it must have none here", name)
+               : LIERNE_OK;
+}
+
+lierne_status lierne_redistribute_check_halos(const lierne_redistribute_spec *spec) {
+    bool halos = spec->src->halos || spec->dst->halos;
+    if (spec->accumulate && !lierne_stores_margins(spec->dst)) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "accumulate is %d, must be 0 unless dst has margin storage",
+                           spec->accumulate);
+    }
+    if (spec->adjoint_src) {
+        LIERNE_TRY(lierne_redistribute_check_plain(spec->adjoint_src, "adjoint_src"));
+        LIERNE_TRY(lierne_redistribute_check_plain(spec->adjoint_dst, "adjoint_dst"));
+    }
+    const char *what = spec->adjoint_src ? "adjoint_src and adjoint_dst must be NULL"
+                       : spec->routing == LIERNE_ROUTING_BALANCED ? "routing may not be BALANCED"
+                       : spec->shared_output                      ? "shared_output must be 0"
+                       : spec->max_segments                       ? "max_segments must be 0"
+                                                                  : NULL;
+    return halos && what ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s has a halo: %s",
+                                       spec->dst->halos ? "dst" : "src", what)
+                         : LIERNE_OK;
 }

@@ -3,6 +3,7 @@
 #define LIERNE_REDISTRIBUTE_CHECK_H
 
 #include "layout/layout.h"
+#include "lierne/redistribute.h"
 
 /* Whether two layouts describe the same tensor: equal shape, dtype and world size, and equal
  * segments where both are packed. The names are those of the layouts in messages. */
@@ -11,5 +12,13 @@ lierne_status lierne_redistribute_check_tensor(const lierne_layout *a, const cha
 /* The same, and dst has no PARTIAL dim. */
 lierne_status lierne_redistribute_check_pair(const lierne_layout *src, const char *src_name,
                                              const lierne_layout *dst, const char *dst_name);
+
+/* Whether src may be moved from where one of the layouts has halos. */
+lierne_status lierne_redistribute_check_source(const lierne_layout *src, const char *src_name,
+                                               const lierne_layout *dst, const char *dst_name);
+/* INVALID or UNSUPPORTED: what else of a spec does not fit its layouts' halos. */
+lierne_status lierne_redistribute_check_halos(const lierne_redistribute_spec *spec);
+/* UNSUPPORTED if a layout has halos, for functions that know none. */
+lierne_status lierne_redistribute_check_plain(const lierne_layout *layout, const char *name);
 
 #endif

@@ -13,6 +13,7 @@
  */
 #include "layout/layout.h"
 #include "plan/redistribute/balanced.h"
+#include "plan/redistribute/halo_terms.h"
 #include "plan/redistribute/planner.h"
 #include "plan/redistribute/redistribute.h"
 #include "plan/redistribute/redistribute_check.h"
@@ -89,7 +90,7 @@ static lierne_status take_single(const lierne_planner *p, lierne_cell_overlap *x
                      from = lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_IN);
         LIERNE_TRY(lierne_ops_put(&stage->copies, to, false, &from, 1));
     }
-    return LIERNE_OK;
+    return lierne_add_images(p, &x->part, stage, true);
 }
 
 /* The operations of the part at work, a source each for one more contribution. */
@@ -159,6 +160,16 @@ static lierne_status add_receives(const lierne_planner *p, lierne_cell_overlap *
     return LIERNE_OK;
 }
 
+/* Copies of what has arrived or was summed; those of what the rank holds are made before. */
+static lierne_status add_images(const lierne_planner *p, const lierne_cell_overlap *x) {
+    bool receives = lierne_ranks_have(x->receivers.at, x->receivers.count, p->rank);
+    bool own = p->from->partials == 1 && lierne_in_cell(p->from, p->rank, &x->from);
+    if (!receives || own) {
+        return LIERNE_OK;
+    }
+    return lierne_add_images(p, &x->boxes, stage_of(p, x->divided), false);
+}
+
 /* Second stage: reducers send their parts to the other receivers. */
 static lierne_status redistribute_sums(const lierne_planner *p, lierne_cell_overlap *x) {
     lierne_stage *stage = stage_of(p, 1);
@@ -185,6 +196,7 @@ static lierne_status redistribute_sums(const lierne_planner *p, lierne_cell_over
 
 static lierne_status plan_overlap(lierne_planner *p, lierne_cell_overlap *x) {
     LIERNE_TRY(lierne_cell_overlap_fill(p, x));
+    p->needs = lierne_has_margins(p->to) ? &x->needs : NULL;
     if (x->elements == 0) {
         return LIERNE_OK;
     }
@@ -192,12 +204,14 @@ static lierne_status plan_overlap(lierne_planner *p, lierne_cell_overlap *x) {
     p->min_elements += lierne_cell_overlap_bound(p, x);
     LIERNE_TRY(add_receives(p, x));
     LIERNE_TRY(add_sends(p, x));
-    return redistribute_sums(p, x);
+    LIERNE_TRY(redistribute_sums(p, x));
+    return add_images(p, x);
 }
 
 static lierne_status plan_cells(lierne_planner *p, const lierne_cell *from, const lierne_cell *to) {
     lierne_cell_overlap x = {.from = *from, .to = *to};
     lierne_status status = plan_overlap(p, &x);
+    p->needs = NULL;
     lierne_cell_overlap_clear(&x);
     return status;
 }
@@ -259,12 +273,13 @@ static lierne_status fill_route(lierne_planner *p) {
     LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
     LIERNE_TRY(plan_overlaps(p, from, to, true));
     LIERNE_TRY(plan_overlaps(p, from, to, false));
-    LIERNE_TRY(lierne_add_padding(p, to));
+    LIERNE_TRY(p->margins ? lierne_add_terms(p, from, to) : LIERNE_OK);
     /* Only sums need the second stage. */
-    stage = stage_of(p, 1);
-    if (stage->sends.count == 0 && stage->recvs.count == 0) {
+    stage = stage_of(p, p->route->stages.count - 1);
+    if (p->route->stages.count > 1 && stage->sends.count == 0 && stage->recvs.count == 0) {
         p->route->stages.count--;
     }
+    LIERNE_TRY(lierne_add_padding(p, to));
     return p->shared ? lierne_shared_end(p) : LIERNE_OK;
 }
 
@@ -273,6 +288,7 @@ static lierne_status check_layouts(const lierne_layout *src, const lierne_layout
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", src ? "dst" : "src");
     }
     LIERNE_TRY(lierne_redistribute_check_pair(src, "src", dst, "dst"));
+    LIERNE_TRY(lierne_redistribute_check_source(src, "src", dst, "dst"));
     if (rank < 0 || rank >= src->world) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d, must be in 0 to %d", rank,
                            src->world - 1);
@@ -300,10 +316,12 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
                                                int rank, const int *nodes) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
+    lierne_layout source;
     lierne_planner p = {
-        .from = src, .to = dst, .nodes = nodes, .rank = rank, .routing = LIERNE_ROUTING_DIRECT};
+        .from = &source, .to = dst, .nodes = nodes, .rank = rank, .routing = LIERNE_ROUTING_DIRECT};
     LIERNE_TRY(lierne_check_set(out, "route"));
     LIERNE_TRY(check_layouts(src, dst, rank));
+    source = lierne_layout_as_source(src);
     p.members = (lierne_members){.world = src->world, .count = src->world};
     LIERNE_TRY(create_route(&p));
     if (min_elements) {
@@ -357,6 +375,7 @@ lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne
                                   .rank = context->rank,
                                   .routing = rules->routing,
                                   .links = context->links,
+                                  .margins = rules->margins,
                                   .shared = rules->shared && lierne_context_shares(context),
                                   .side = side};
     lierne_planner p = start;

@@ -105,6 +105,8 @@ static lierne_status check_pair(const lierne_set_spec *spec, int64_t i) {
     snprintf(dst, sizeof dst, "dst[%lld]", (long long)i);
     LIERNE_TRY(check_first(spec->src[i], spec->src[0], src));
     LIERNE_TRY(lierne_redistribute_check_pair(spec->src[i], src, spec->dst[i], dst));
+    LIERNE_TRY(lierne_redistribute_check_plain(spec->src[i], src));
+    LIERNE_TRY(lierne_redistribute_check_plain(spec->dst[i], dst));
     if (spec->src[i]->packed || spec->dst[i]->packed) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s has a packing: sets have none, lierne_plan_create_redistribute does",

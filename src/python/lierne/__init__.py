@@ -22,8 +22,8 @@ from lierne.context import Context, World
 from lierne.deltas import Delta
 from lierne.digest import check_digests, digest
 from lierne.graph_routes import GraphRoutes
-from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, SegmentShard, SegmentZigzag, Shard,
-                         ShardRows, ShardSegments, ShardZigzag)
+from lierne.grid import (At, DenseHalo, Grid, Layout, Partial, Placement, Replicate, SegmentShard, SegmentZigzag,
+                         Shard, ShardRows, ShardSegments, ShardZigzag)
 from lierne.packing import Packing, find_image_runs
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
 from lierne.planners import Graph, Halo, PackedBridge, Redistribute, References, TensorSet, TensorSetRoutes
@@ -36,7 +36,7 @@ if text(lib.lierne_version()) != __version__:
     raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
                       f"{text(lib.lierne_version())}")
 
-__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Delta", "Diagnostic",
+__all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Delta", "DenseHalo", "Diagnostic",
            "Error", "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "PackedBridge", "Packing",
            "Partial", "Placement", "Plan", "Redistribute", "References", "Replicate", "Request", "Route",
            "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "Shard", "ShardRows", "ShardSegments",

@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
+from lierne._library import Spec, call, choice, ffi, handle, lib, make, sized, text
 from lierne._types import DType, DeviceMesh, Integers, Shape
 
 if typing.TYPE_CHECKING:
@@ -281,17 +281,37 @@ def _check_lists(name, placement, size, shape):
         sized(f"rows of dim {name!r}", placement.rows, int(np.prod([shape[axis] for axis in axes])))
 
 
+_BOUNDARIES = {name: getattr(lib, f"LIERNE_BOUNDARY_{name.upper()}")
+               for name in ("none", "zero", "keep", "periodic", "mirror", "symmetric", "replicate")}
+_STENCILS = {"box": lib.LIERNE_STENCIL_BOX, "star": lib.LIERNE_STENCIL_STAR}
+_STORAGES = {"padded": lib.LIERNE_HALO_STORAGE_PADDED, "margins": lib.LIERNE_HALO_STORAGE_MARGINS}
+Boundary = typing.Literal["none", "zero", "keep", "periodic", "mirror", "symmetric", "replicate"]
+
+
+class DenseHalo:
+    """Margins of an axis of a Layout: lo elements below and hi above what a rank has of it. boundary:
+    what positions outside of the axis show (lierne/dense_halo.h)."""
+
+    def __init__(self, axis: int, lo: int, hi: int, boundary: Boundary = "none") -> None:
+        self.axis, self.lo, self.hi = axis, lo, hi
+        self.boundary = choice("boundary", boundary, _BOUNDARIES)
+
+
 class Layout:
     """Where a tensor of a global shape lives on a grid.
 
     shape: global, 1 to 4 axes. dtype: as numpy, torch or lierne names it. placements: dim name ->
     placement; dims that are not named replicate. view: of the grid. full_axes: axes of which a rank
     stores the whole and owns a part. packing: a Packing of the axis packed_axis, whose size is the number
-    of tokens. Raises errors.InvalidError, IndivisibleError and others."""
+    of tokens. halos: a DenseHalo per axis that has one; stencil: "box", or "star" without corners;
+    halo_storage: "padded" parts or the "margins" alone. Raises errors.InvalidError, IndivisibleError and
+    others."""
 
     def __init__(self, grid: Grid, shape: Shape, dtype: DType, placements: typing.Mapping[str, Placement],
                  view: str = "base", full_axes: typing.Sequence[int] = (), packing: typing.Optional[Packing] = None,
-                 packed_axis: int = 0) -> None:
+                 packed_axis: int = 0, halos: typing.Sequence[DenseHalo] = (),
+                 stencil: typing.Literal["box", "star"] = "box",
+                 halo_storage: typing.Literal["padded", "margins"] = "padded") -> None:
         handle(grid, "grid")
         dims = grid.dims(view)
         unknown = set(placements) - set(dims)
@@ -304,7 +324,9 @@ class Layout:
         spec = Spec("lierne_layout_spec", **packed, grid=grid._handle, view=view, naxes=len(shape),
                     shape=list(shape), dtype=dtype_number(dtype),
                     placements=[placements.get(name, Replicate()) for name in dims],
-                    full_axes=sum(1 << axis for axis in full_axes))
+                    full_axes=sum(1 << axis for axis in full_axes), nhalos=len(halos), halos=list(halos),
+                    stencil=choice("stencil", stencil, _STENCILS),
+                    halo_storage=choice("halo_storage", halo_storage, _STORAGES))
         self.grid, self.naxes, self.dtype = grid, len(shape), dtype_name(dtype)
         self._text = (f"Layout({grid!r}, {tuple(shape)}, {self.dtype!r}, {dict(placements)}, view={view!r}, "
                       f"full_axes={tuple(full_axes)})")
@@ -325,6 +347,24 @@ class Layout:
         call(lib.lierne_layout_get_boxes, boxes, count[0], count, self._handle, rank)
         cut = lambda values: tuple(values)[:self.naxes]  # noqa: E731
         return [(cut(box.start), cut(box.size), cut(box.local)) for box in boxes[0:count[0]]]
+
+    def windows(self, rank: int, axis: int) -> typing.List[typing.Tuple[int, ...]]:
+        """The windows of a rank on an axis with a halo: a list of (start, size, local, core_start, core_size)."""
+        count = ffi.new("size_t *")
+        call(lib.lierne_layout_get_windows, ffi.NULL, 0, count, self._handle, rank, axis)
+        windows = ffi.new("lierne_halo_window[]", max(count[0], 1))
+        call(lib.lierne_layout_get_windows, windows, count[0], count, self._handle, rank, axis)
+        return [(w.start, w.size, w.local, w.core_start, w.core_size) for w in windows[0:count[0]]]
+
+    def margins(self, rank: int) -> typing.List[typing.Tuple[typing.Any, ...]]:
+        """The boxes of margin storage: a list of (start, size, offset), positions per axis, and the element of
+        the buffer where the box begins."""
+        count = ffi.new("size_t *")
+        call(lib.lierne_layout_get_margins, ffi.NULL, 0, count, self._handle, rank)
+        boxes = ffi.new("lierne_margin[]", max(count[0], 1))
+        call(lib.lierne_layout_get_margins, boxes, count[0], count, self._handle, rank)
+        return [(tuple(box.start)[:self.naxes], tuple(box.size)[:self.naxes], box.offset)
+                for box in boxes[0:count[0]]]
 
     def __repr__(self) -> str:
         return self._text

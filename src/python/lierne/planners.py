@@ -39,21 +39,21 @@ class Redistribute(Plan):
     adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing, shared_output: as
     Bridge. max_segments, max_rows: capacities of a plan whose segments change (update). max_peers: the most
     ranks that any rank exchanges messages with, by way of others where it needs more; 0: any number.
-    Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
-    others."""
+    accumulate: of a dst with margin storage: adjoint adds to `out`. Raises errors.InvalidError,
+    UnsupportedError (a PARTIAL dim in dst), MismatchError and others."""
 
     def __init__(self, context: Context, src: Layout, dst: Layout, adjoint_src: typing.Optional[Layout] = None,
                  adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
                  shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
                  max_segments: int = 0, max_rows: int = 0, max_peers: int = 0,
-                 name: typing.Optional[str] = None) -> None:
+                 accumulate: bool = False, name: typing.Optional[str] = None) -> None:
         gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
                     routing=choice("routing", routing, ROUTINGS),
                     shared_output=choice("shared_output", shared_output, SHARINGS), group=group_handle(group),
                     name=name,
-                    max_segments=max_segments, max_rows=max_rows, max_peers=max_peers)
+                    max_segments=max_segments, max_rows=max_rows, max_peers=max_peers, accumulate=accumulate)
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
     def update(self, src: typing.Optional[Packing] = None, dst: typing.Optional[Packing] = None) -> None:

@@ -1,0 +1,78 @@
+/* Dense halos: parts of a tensor that overlap. A convolution, a stencil or a sliding attention
+ * window at the edge of a rank's part needs elements of its neighbours: the margins.
+ *
+ * A halo is a property of a layout (lierne/layout.h, halos). It extends the rank's part of one axis
+ * before anything is moved. lierne/redistribute.h then fills the margins in one exchange, together
+ * with any other change of layout, and its adjoint sends their gradients back and adds them at the
+ * owners. For lists of rows instead of boxes see lierne/halo.h and lierne/sparse.h.
+ *
+ * Windows. What the placements leave a rank of an axis is a list of spans of consecutive indices
+ * (zigzag: two, or one where its chunks touch; a map: any number). With margins lo and hi, the span
+ * [s, e) has the window [s - lo, e + hi), a range of positions, which may reach below 0 and beyond
+ * the axis. The positions [s, e) are its core. An empty part has no window. Margins may be wider
+ * than the parts of neighbours and than the axis. lo and hi may be negative as long as lo + hi is
+ * not: with lo = k, hi = -k and boundary PERIODIC the output is rolled by k. A window then has no
+ * core.
+ *
+ * Several axes. A buffer has the product of the windows of its axes. With LIERNE_STENCIL_BOX, also
+ * corners hold their element, which comes directly from a rank that holds it. With
+ * LIERNE_STENCIL_STAR, positions that lie in the margins of more than one axis are zero; nothing is
+ * moved for them in either direction.
+ *
+ * A position that an axis with boundary KEEP has outside of the tensor is neither written nor read.
+ * Else, a position outside on an axis with boundary ZERO, and a corner of a star, is zero. Else it
+ * shows the element that the axes name; several positions may show one element.
+ *
+ * Storage. PADDED: the local tensor has, per axis, the windows one after the other in the order of
+ * their spans. MARGINS, for kernels that take the halo beside the part: the margins alone in a
+ * buffer of shape [total, 1, ...], which has one dense row-major box after the other: for every
+ * combination of the windows of the axes (first axis slowest), and of the zones lo, core, hi of the
+ * axes with a halo (first axis slowest), but for that which is core on all of them; for a star only
+ * those with one axis that is not core. Empty boxes take no space. An axis without a halo is one
+ * window. lierne_layout_get_margins lists the boxes. */
+#ifndef LIERNE_DENSE_HALO_H
+#define LIERNE_DENSE_HALO_H
+
+#include "lierne/status.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What positions outside of the axis show. n is the size of the axis, mod is never negative, so
+ * every width is defined. NumPy's and PyTorch's names are of their pad functions. */
+typedef enum lierne_boundary {
+    LIERNE_BOUNDARY_NONE = 0,      /* there are none: the window ends at the border */
+    LIERNE_BOUNDARY_ZERO = 1,      /* zero (torch: constant) */
+    LIERNE_BOUNDARY_KEEP = 2,      /* not written, not read: the caller's values stay */
+    LIERNE_BOUNDARY_PERIODIC = 3,  /* i mod n (numpy: wrap, torch: circular) */
+    LIERNE_BOUNDARY_MIRROR = 4,    /* reflected at the edge element (numpy, torch: reflect): with
+                                      m = i mod 2(n-1), min(m, 2(n-1) - m); n = 1: 0 */
+    LIERNE_BOUNDARY_SYMMETRIC = 5, /* reflected between elements (numpy: symmetric, scipy: reflect):
+                                      with m = i mod 2n, min(m, 2n - 1 - m) */
+    LIERNE_BOUNDARY_REPLICATE = 6  /* the edge element (numpy: edge) */
+} lierne_boundary;
+
+/* Which positions of several axes hold their element. */
+typedef enum lierne_stencil { LIERNE_STENCIL_BOX = 0, LIERNE_STENCIL_STAR = 1 } lierne_stencil;
+
+/* What a buffer has. */
+typedef enum lierne_halo_storage {
+    LIERNE_HALO_STORAGE_PADDED = 0,
+    LIERNE_HALO_STORAGE_MARGINS = 1
+} lierne_halo_storage;
+
+/* The halo of one axis. */
+typedef struct lierne_dense_halo {
+    int axis;
+    lierne_boundary boundary;
+    int64_t lo; /* elements below and above each span; lo + hi is at least 0 */
+    int64_t hi;
+} lierne_dense_halo;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,464 @@
+/* Random layouts with halos and their oracle: see dense_halo_case.h. */
+#include "unit/dense_halo_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t state;
+
+static int64_t draw(int64_t n) { /* xorshift64* */
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (int64_t)((state * 0x2545f4914f6cdd1du >> 33) % (uint64_t)n);
+}
+
+static void draw_dims(const halo_case *c, halo_side *s) {
+    int64_t size = 1;
+    s->ndims = (int)draw(HALO_DIMS + 1);
+    for (int d = 0; d < s->ndims; d++) {
+        int64_t n = 1 + draw(4);
+        s->sizes[d] = size * n <= c->world ? n : 1;
+        size *= s->sizes[d];
+    }
+    s->offset = (int)draw(c->world - size + 1);
+}
+
+static void draw_placement(const halo_case *c, halo_side *s, int d, bool source) {
+    static const lierne_placement_kind kinds[] = {
+        LIERNE_PLACEMENT_SHARD,     LIERNE_PLACEMENT_SHARD,        LIERNE_PLACEMENT_SHARD,
+        LIERNE_PLACEMENT_SHARD,     LIERNE_PLACEMENT_SHARD_ZIGZAG, LIERNE_PLACEMENT_SHARD_ROWS,
+        LIERNE_PLACEMENT_REPLICATE, LIERNE_PLACEMENT_AT,           LIERNE_PLACEMENT_PARTIAL};
+    lierne_placement *p = &s->placements[d];
+    *p = (lierne_placement){.kind = kinds[draw(source ? 9 : 8)],
+                            .axis = (int)draw(c->naxes),
+                            .axis2 = -1,
+                            .at = (int)draw(s->sizes[d]),
+                            .cut_order = (int)draw(2),
+                            .share = (lierne_share_rule)draw(2)};
+    if (p->kind == LIERNE_PLACEMENT_SHARD && draw(3) == 0) {
+        memset(s->counts[d], 0, sizeof s->counts[d]);
+        for (int64_t i = 0; i < c->shape[p->axis]; i++) {
+            s->counts[d][draw(s->sizes[d])]++;
+        }
+        p->counts = s->counts[d];
+        p->share = LIERNE_SHARE_RULE_BALANCED;
+    }
+    for (int64_t i = 0; i < c->shape[p->axis]; i++) {
+        s->rows[d][i] = (int32_t)draw(s->sizes[d]);
+    }
+    p->rows = s->rows[d];
+}
+
+/* Widths: those of many axes stay small. */
+static int64_t draw_width(const halo_case *c, int axis) {
+    int64_t n = c->shape[axis];
+    return draw(4) == 0    ? 0
+           : c->naxes == 1 ? draw(2 * n + 3)
+           : c->naxes == 2 ? draw(n + 2)
+                           : draw(3);
+}
+
+static void draw_halo(const halo_case *c, const halo_side *s, lierne_dense_halo *h) {
+    h->boundary = (lierne_boundary)draw(7);
+    h->lo = draw_width(c, h->axis);
+    h->hi = draw_width(c, h->axis);
+    bool cores = s->stencil == LIERNE_STENCIL_STAR || s->storage || !h->boundary;
+    if (!cores && draw(6) == 0) {
+        int64_t by = draw(h->lo + h->hi + 1);
+        h->lo += by;
+        h->hi -= by;
+    }
+}
+
+static void draw_halos(const halo_case *c, halo_side *s, bool source) {
+    s->stencil = (lierne_stencil)(draw(3) == 0);
+    s->storage = (lierne_halo_storage)(!source && draw(4) == 0);
+    for (int a = 0; a < c->naxes; a++) {
+        if (draw(3) && !(s->full_axes >> a & 1)) {
+            s->halos[s->nhalos].axis = a;
+            draw_halo(c, s, &s->halos[s->nhalos++]);
+        }
+    }
+    s->storage = s->nhalos ? s->storage : LIERNE_HALO_STORAGE_PADDED;
+    for (int i = 0; i < s->nhalos / 2 && draw(2); i++) { /* any order of halos */
+        lierne_dense_halo first = s->halos[i];
+        s->halos[i] = s->halos[s->nhalos - 1 - i];
+        s->halos[s->nhalos - 1 - i] = first;
+    }
+}
+
+/* Draws until a side is valid; most are. A source has cores. */
+static void draw_side(halo_case *c, int side) {
+    lierne_layout *layout = NULL;
+    halo_side *s = &c->sides[side];
+    bool source = side == 0;
+    while (!layout) {
+        *s = (halo_side){.full_axes = draw(6) ? 0 : (uint32_t)draw(1 << c->naxes)};
+        draw_dims(c, s);
+        for (int d = 0; d < s->ndims; d++) {
+            draw_placement(c, s, d, source && !c->equal);
+        }
+        if (!source || c->equal || draw(4) == 0) {
+            draw_halos(c, s, source);
+        }
+        if (!source || halo_has_cores(s)) {
+            halo_layout(&layout, c, side);
+        }
+    }
+    lierne_layout_destroy(layout);
+}
+
+static void point_lists(halo_side *s) {
+    for (int d = 0; d < s->ndims; d++) {
+        s->placements[d].counts = s->placements[d].counts ? s->counts[d] : NULL;
+        s->placements[d].rows = s->rows[d];
+    }
+}
+
+void halo_random(halo_case *c, uint64_t seed) {
+    static const int64_t most[] = {HALO_SIZE, 7, 4, 3};
+    state = mix(seed + 1);
+    *c = (halo_case){.world = 1 + (int)draw(HALO_WORLD), .naxes = 1 + (int)draw(LIERNE_MAX_AXES)};
+    for (int a = 0; a < c->naxes; a++) {
+        c->shape[a] = draw(40) == 0 ? 0 : 1 + draw(most[c->naxes - 1]);
+    }
+    c->dtype = draw(3) ? LIERNE_DTYPE_I64 : LIERNE_DTYPE_F32;
+    c->equal = draw(4) == 0;
+    draw_side(c, 0);
+    if (c->equal) {
+        c->sides[1] = c->sides[0];
+        point_lists(&c->sides[1]);
+    } else {
+        draw_side(c, 1);
+    }
+}
+
+lierne_status halo_layout(lierne_layout **out, const halo_case *c, int side) {
+    static const char *const names[HALO_DIMS] = {"x", "y", "z"};
+    const halo_side *s = &c->sides[side];
+    lierne_grid *grid = NULL;
+    const lierne_grid_spec grid_spec = {.size = sizeof grid_spec,
+                                        .ndims = s->ndims,
+                                        .names = names,
+                                        .sizes = s->sizes,
+                                        .rank_offset = s->offset,
+                                        .world_size = c->world};
+    lierne_grid_create(&grid, &grid_spec);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = c->naxes,
+                                     .shape = c->shape,
+                                     .dtype = c->dtype,
+                                     .placements = s->placements,
+                                     .full_axes = s->full_axes,
+                                     .nhalos = s->nhalos,
+                                     .halos = s->halos,
+                                     .stencil = s->stencil,
+                                     .halo_storage = s->storage};
+    lierne_status status = lierne_layout_create(out, &spec);
+    lierne_grid_destroy(grid);
+    return status;
+}
+
+static int print_side(char *text, size_t size, const halo_side *s) {
+    int n = snprintf(text, size, "\n  from rank %d, full %x, %s, %s:", s->offset, s->full_axes,
+                     s->stencil ? "star" : "box", s->storage ? "margins" : "padded");
+    for (int d = 0; d < s->ndims; d++) {
+        const lierne_placement *p = &s->placements[d];
+        n += snprintf(text + n, size - (size_t)n, " %d:kind %d axis %d at %d order %d%s",
+                      (int)s->sizes[d], (int)p->kind, p->axis, p->at, p->cut_order,
+                      p->counts  ? " counts"
+                      : p->share ? " chunk"
+                                 : "");
+    }
+    for (int i = 0; i < s->nhalos; i++) {
+        n += snprintf(text + n, size - (size_t)n, " [axis %d boundary %d lo %d hi %d]",
+                      s->halos[i].axis, (int)s->halos[i].boundary, (int)s->halos[i].lo,
+                      (int)s->halos[i].hi);
+    }
+    return n;
+}
+
+const char *halo_text(const halo_case *c) {
+    static char text[2000];
+    int n = snprintf(text, sizeof text, "world %d, dtype %d, shape", c->world, (int)c->dtype);
+    for (int a = 0; a < c->naxes; a++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)c->shape[a]);
+    }
+    for (int s = 0; s < 2; s++) {
+        n += print_side(text + n, sizeof text - (size_t)n, &c->sides[s]);
+    }
+    return text;
+}
+
+bool halo_has_cores(const halo_side *side) {
+    bool cores = side->storage == LIERNE_HALO_STORAGE_PADDED;
+    for (int i = 0; i < side->nhalos; i++) {
+        cores = cores && side->halos[i].lo >= 0 && side->halos[i].hi >= 0;
+    }
+    return cores;
+}
+
+/* Positions of an axis in the order of the buffer. */
+enum { LO, CORE, HI, ZONES };
+typedef struct positions {
+    int n;
+    int64_t element[HALO_POSITIONS]; /* or what else it shows */
+    int window[HALO_POSITIONS];
+    int zone[HALO_POSITIONS];
+    int nwindows;
+} positions;
+
+static void add(positions *p, int64_t element, int window, int zone) {
+    if (p->n == HALO_POSITIONS) {
+        abort();
+    }
+    p->element[p->n] = element;
+    p->window[p->n] = window;
+    p->zone[p->n++] = zone;
+}
+
+static void keep(int64_t *list, int64_t *n, int64_t from, int64_t to) {
+    memmove(list, list + from, (size_t)(to - from) * sizeof *list);
+    *n = to - from;
+}
+
+/* Takes the part of a coordinate out of what is left of an axis. */
+static void cut(const halo_side *s, int d, int coord, int64_t *list, int64_t *n) {
+    const lierne_placement *p = &s->placements[d];
+    int64_t size = s->sizes[d], total = *n, chunk = (total + size - 1) / size, kept = 0;
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
+        for (int64_t i = 0; i < total; i++) {
+            if (s->rows[d][list[i]] == coord) {
+                list[kept++] = list[i];
+            }
+        }
+        *n = kept;
+    } else if (p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG && size > 1) {
+        chunk = total / (2 * size);
+        for (int64_t i = 0; i < total; i++) {
+            if (i / chunk == coord || i / chunk == 2 * size - 1 - coord) {
+                list[kept++] = list[i];
+            }
+        }
+        *n = kept;
+    } else if (p->kind == LIERNE_PLACEMENT_SHARD) {
+        int64_t from = 0, to = 0;
+        for (int k = 0; k <= coord; k++) {
+            int64_t share = p->counts  ? s->counts[d][k]
+                            : p->share ? (total - to < chunk ? total - to : chunk)
+                                       : total / size + (k < total % size);
+            from = to;
+            to += share;
+        }
+        keep(list, n, from, to);
+    }
+}
+
+static const lierne_dense_halo *halo_of(const halo_side *s, int axis) {
+    for (int i = 0; i < s->nhalos; i++) {
+        if (s->halos[i].axis == axis) {
+            return &s->halos[i];
+        }
+    }
+    return NULL;
+}
+
+static int64_t modulo(int64_t a, int64_t n) {
+    return (a % n + n) % n;
+}
+
+/* What position i of an axis of n elements shows. */
+static int64_t map(lierne_boundary boundary, int64_t n, int64_t i) {
+    if (i >= 0 && i < n) {
+        return i;
+    }
+    int64_t m = n > 1 ? modulo(i, 2 * (n - 1)) : 0, k = modulo(i, 2 * n);
+    switch (boundary) {
+    case LIERNE_BOUNDARY_ZERO:
+        return HALO_ZERO;
+    case LIERNE_BOUNDARY_PERIODIC:
+        return modulo(i, n);
+    case LIERNE_BOUNDARY_MIRROR:
+        return n == 1 ? 0 : m < 2 * (n - 1) - m ? m : 2 * (n - 1) - m;
+    case LIERNE_BOUNDARY_SYMMETRIC:
+        return k < 2 * n - 1 - k ? k : 2 * n - 1 - k;
+    case LIERNE_BOUNDARY_REPLICATE:
+        return i < 0 ? 0 : n - 1;
+    case LIERNE_BOUNDARY_NONE:
+    case LIERNE_BOUNDARY_KEEP:
+        break;
+    }
+    return HALO_KEEP;
+}
+
+/* The window of the span list[from] to list[to - 1]. */
+static void add_window(positions *p, const lierne_dense_halo *h, int64_t n, const int64_t *list,
+                       int64_t from, int64_t to) {
+    int64_t start = list[from], end = list[to - 1] + 1;
+    for (int64_t i = start - h->lo; i < end + h->hi; i++) {
+        if (h->boundary != LIERNE_BOUNDARY_NONE || (i >= 0 && i < n)) {
+            add(p, map(h->boundary, n, i), p->nwindows, i < start ? LO : i < end ? CORE : HI);
+        }
+    }
+    p->nwindows++;
+}
+
+static void list_positions(positions *p, const halo_case *c, const halo_side *s, int axis,
+                           const int64_t *list, int64_t n) {
+    const lierne_dense_halo *h = halo_of(s, axis);
+    int64_t size = c->shape[axis];
+    *p = (positions){.n = 0};
+    if (!h && (s->full_axes >> axis & 1)) {
+        for (int64_t i = 0; i < size; i++) {
+            bool own = false;
+            for (int64_t k = 0; k < n; k++) {
+                own = own || list[k] == i;
+            }
+            add(p, own ? i : HALO_FOREIGN, 0, CORE);
+        }
+    }
+    for (int64_t from = 0, to; from < n && p->nwindows >= 0; from = to) {
+        for (to = from + 1; to < n && list[to] == list[to - 1] + 1; to++) {
+        }
+        if (h) {
+            add_window(p, h, size, list, from, to);
+        }
+        for (int64_t i = from; i < to && !h && !(s->full_axes >> axis & 1); i++) {
+            add(p, list[i], 0, CORE);
+        }
+    }
+    p->nwindows = h ? p->nwindows : 1;
+}
+
+/* The rank's coordinates; whether it holds something. */
+static bool find_rank(halo_buffer *b, const halo_side *s, int rank, int *coords) {
+    int left = rank - s->offset, stride = 1;
+    b->first = rank;
+    b->partials = 1;
+    bool holds = left >= 0;
+    for (int d = 0; d < s->ndims && holds; d++) {
+        const lierne_placement *p = &s->placements[d];
+        coords[d] = left % (int)s->sizes[d];
+        left /= (int)s->sizes[d];
+        if (p->kind == LIERNE_PLACEMENT_REPLICATE) {
+            b->first -= coords[d] * stride;
+        } else if (p->kind == LIERNE_PLACEMENT_PARTIAL) {
+            b->partial += coords[d] * b->partials;
+            b->partials *= (int)s->sizes[d];
+        }
+        holds = p->kind != LIERNE_PLACEMENT_AT || coords[d] == p->at;
+        stride *= (int)s->sizes[d];
+    }
+    return holds && left == 0;
+}
+
+/* Shares in their order, slower dims first where that is equal, then maps. */
+static void list_axis(positions *p, const halo_case *c, const halo_side *s, const int *coords,
+                      int axis) {
+    int64_t list[HALO_SIZE], n = c->shape[axis];
+    for (int64_t i = 0; i < n; i++) {
+        list[i] = i;
+    }
+    for (int order = 0; order <= 2; order++) {
+        for (int d = s->ndims - 1; d >= 0; d--) {
+            bool maps = s->placements[d].kind == LIERNE_PLACEMENT_SHARD_ROWS;
+            if (s->placements[d].axis == axis &&
+                (maps ? order == 2 : s->placements[d].cut_order == order)) {
+                cut(s, d, coords[d], list, &n);
+            }
+        }
+    }
+    list_positions(p, c, s, axis, list, n);
+}
+
+/* The place of a product of positions, if it is one of the windows and zones at hand (NULL: any).
+ */
+static void add_place(halo_buffer *b, const halo_case *c, const halo_side *s, const positions *axes,
+                      const int *at, const int *windows, const int *zones) {
+    int64_t element = 0;
+    bool keeps = false, zero = false, foreign = false;
+    int outside = 0;
+    for (int a = 0; a < c->naxes; a++) {
+        const positions *p = &axes[a];
+        if (windows && (p->window[at[a]] != windows[a] || p->zone[at[a]] != zones[a])) {
+            return;
+        }
+        int64_t shown = p->element[at[a]];
+        keeps = keeps || shown == HALO_KEEP;
+        zero = zero || shown == HALO_ZERO;
+        foreign = foreign || shown == HALO_FOREIGN;
+        outside += p->zone[at[a]] != CORE;
+        element = element * c->shape[a] + shown;
+    }
+    zero = zero || (s->stencil == LIERNE_STENCIL_STAR && outside > 1);
+    b->core[b->n] = outside == 0 && halo_has_cores(s);
+    b->at[b->n++] = foreign ? HALO_FOREIGN : keeps ? HALO_KEEP : zero ? HALO_ZERO : element;
+}
+
+static void add_places(halo_buffer *b, const halo_case *c, const halo_side *s,
+                       const positions *axes, const int *windows, const int *zones) {
+    int at[LIERNE_MAX_AXES] = {0}, a = 0;
+    for (int i = 0; i < c->naxes; i++) {
+        a = axes[i].n == 0 ? -1 : a;
+    }
+    while (a >= 0) {
+        add_place(b, c, s, axes, at, windows, zones);
+        for (a = c->naxes - 1; a >= 0 && ++at[a] == axes[a].n; a--) {
+            at[a] = 0;
+        }
+    }
+}
+
+static void add_margins(halo_buffer *b, const halo_case *c, const halo_side *s,
+                        const positions *axes) {
+    int windows[LIERNE_MAX_AXES] = {0}, all = 1, boxes = 1;
+    for (int a = 0; a < c->naxes; a++) {
+        all *= axes[a].nwindows;
+        boxes *= ZONES;
+    }
+    for (int w = 0; w < all; w++) {
+        for (int z = 0; z < boxes; z++) {
+            int zones[LIERNE_MAX_AXES], left = w, code = z, outside = 0;
+            for (int a = c->naxes - 1; a >= 0; a--) {
+                windows[a] = left % axes[a].nwindows;
+                left /= axes[a].nwindows;
+                zones[a] = code % ZONES;
+                code /= ZONES;
+                outside += zones[a] != CORE;
+            }
+            if (outside > 0 && (outside == 1 || s->stencil == LIERNE_STENCIL_BOX)) {
+                add_places(b, c, s, axes, windows, zones);
+            }
+        }
+    }
+}
+
+void halo_fill(halo_buffer *b, const halo_case *c, int side, int rank) {
+    const halo_side *s = &c->sides[side];
+    positions *axes = calloc(LIERNE_MAX_AXES, sizeof *axes);
+    int coords[HALO_DIMS] = {0};
+    size_t most = 1;
+    *b = (halo_buffer){.n = 0};
+    b->holds = find_rank(b, s, rank, coords);
+    for (int a = 0; a < c->naxes && b->holds; a++) {
+        list_axis(&axes[a], c, s, coords, a);
+        b->shape[a] = axes[a].n;
+        most *= (size_t)axes[a].n;
+    }
+    b->at = calloc(most + 1, sizeof *b->at);
+    b->core = calloc(most + 1, sizeof *b->core);
+    if (b->holds && s->storage == LIERNE_HALO_STORAGE_MARGINS) {
+        add_margins(b, c, s, axes);
+    } else if (b->holds) {
+        add_places(b, c, s, axes, NULL, NULL);
+    }
+    free(axes);
+}
+
+void halo_free(halo_buffer *buffer) {
+    free(buffer->at);
+    free(buffer->core);
+}

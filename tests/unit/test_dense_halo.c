@@ -1,0 +1,303 @@
+/* Dense halos: random layouts against an oracle by position, bytes and messages, the order of sums,
+ * and execution in place. */
+#include "unit/dense_halo_case.h"
+#include "unit/expect.h"
+
+#include "lierne/sim.h"
+#include "seeds.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+enum { SEEDS = 1000, GARBAGE = 777777, BEFORE = -31415 };
+
+typedef struct halo_world {
+    halo_case c;
+    uint64_t seed;
+    halo_buffer buffers[2][HALO_WORLD];
+    lierne_plan *plans[HALO_WORLD];
+    int64_t elements; /* of the tensor */
+} halo_world;
+
+/* Buffers are of either dtype. */
+typedef union number {
+    int64_t i64;
+    float f32;
+} number;
+
+static number get(const halo_world *w, const void *buffer, int64_t i) {
+    return w->c.dtype == LIERNE_DTYPE_I64 ? (number){.i64 = ((const int64_t *)buffer)[i]}
+                                          : (number){.f32 = ((const float *)buffer)[i]};
+}
+
+static void set(const halo_world *w, void *buffer, int64_t i, number x) {
+    if (w->c.dtype == LIERNE_DTYPE_I64) {
+        ((int64_t *)buffer)[i] = x.i64;
+    } else {
+        ((float *)buffer)[i] = x.f32;
+    }
+}
+
+static number plus(const halo_world *w, number a, number b) {
+    return w->c.dtype == LIERNE_DTYPE_I64 ? (number){.i64 = a.i64 + b.i64}
+                                          : (number){.f32 = a.f32 + b.f32};
+}
+
+/* Whose sums depend on their order, in F32. */
+static number value(const halo_world *w, int64_t key) {
+    uint64_t x = mix((uint64_t)key + 5);
+    return w->c.dtype == LIERNE_DTYPE_I64
+               ? (number){.i64 = (int64_t)(x % 201) - 100}
+               : (number){.f32 = (float)(int64_t)(x >> 20) * 1e-9F * (x & 1 ? 1.0F : -1e4F)};
+}
+
+static number constant(const halo_world *w, int64_t x) {
+    return w->c.dtype == LIERNE_DTYPE_I64 ? (number){.i64 = x} : (number){.f32 = (float)x};
+}
+
+static number source_value(const halo_world *w, int64_t element, int partial) {
+    return value(w, element * 64 + partial);
+}
+
+static number gradient_value(const halo_world *w, int first, int64_t place) {
+    return value(w, 1000000 + (int64_t)first * 4096 + place);
+}
+
+/* What a rank reads in a direction. Margins of a source are not read, nor are places kept. */
+static void *create_input(const halo_world *w, int rank, bool adjoint) {
+    const halo_buffer *b = &w->buffers[adjoint][rank];
+    void *in = calloc((size_t)b->n + 1, 8);
+    for (int64_t i = 0; i < b->n; i++) {
+        bool held = b->at[i] >= 0 && (adjoint || b->core[i]);
+        set(w, in, i,
+            !held     ? constant(w, GARBAGE)
+            : adjoint ? gradient_value(w, b->first, i)
+                      : source_value(w, b->at[i], b->partial));
+    }
+    return in;
+}
+
+static number forward_value(const halo_world *w, int64_t element) {
+    int partials = w->buffers[0][w->c.sides[0].offset].partials;
+    for (int r = 0; r < w->c.world; r++) {
+        partials = w->buffers[0][r].holds ? w->buffers[0][r].partials : partials;
+    }
+    number sum = source_value(w, element, 0);
+    for (int k = 1; k < partials; k++) {
+        sum = plus(w, sum, source_value(w, element, k));
+    }
+    return sum;
+}
+
+/* The gradient of an element: its core, then a term of each rank. */
+static number adjoint_value(const halo_world *w, int64_t element) {
+    number sum = constant(w, 0);
+    bool any = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int r = 0; r < w->c.world; r++) {
+            const halo_buffer *b = &w->buffers[1][r];
+            number term = constant(w, 0);
+            bool some = false;
+            for (int64_t i = 0; b->holds && b->first == r && i < b->n; i++) {
+                if (b->at[i] == element && b->core[i] == (pass == 0)) {
+                    number y = gradient_value(w, r, i);
+                    term = some ? plus(w, term, y) : y;
+                    some = true;
+                }
+            }
+            if (some) {
+                sum = any ? plus(w, sum, term) : term;
+                any = true;
+            }
+        }
+    }
+    return sum;
+}
+
+/* What an output must hold at a place. */
+static number expected(const halo_world *w, int rank, bool adjoint, int64_t i, number before) {
+    const halo_buffer *b = &w->buffers[!adjoint][rank];
+    if (b->at[i] == HALO_KEEP || b->at[i] == HALO_FOREIGN) {
+        return before;
+    }
+    if (b->at[i] == HALO_ZERO || (adjoint && !b->core[i])) {
+        return constant(w, 0);
+    }
+    return adjoint ? adjoint_value(w, b->at[i]) : forward_value(w, b->at[i]);
+}
+
+static bool same(const halo_world *w, number a, number b) {
+    return w->c.dtype == LIERNE_DTYPE_I64 ? a.i64 == b.i64 : memcmp(&a.f32, &b.f32, 4) == 0;
+}
+
+static void execute(halo_world *w, bool adjoint, bool in_place) {
+    lierne_request *requests[HALO_WORLD];
+    void *in[HALO_WORLD], *out[HALO_WORLD], *before[HALO_WORLD];
+    for (int r = 0; r < w->c.world; r++) {
+        int64_t n = w->buffers[!adjoint][r].n;
+        in[r] = create_input(w, r, adjoint);
+        out[r] = in_place ? in[r] : calloc((size_t)n + 1, 8);
+        before[r] = calloc((size_t)n + 1, 8);
+        for (int64_t i = 0; i < n && !in_place; i++) {
+            set(w, out[r], i, constant(w, BEFORE));
+        }
+        memcpy(before[r], out[r], (size_t)n * 8);
+        cr_assert_eq((adjoint ? lierne_plan_adjoint_begin
+                              : lierne_plan_forward_begin)(&requests[r], w->plans[r], out[r], in[r],
+                                                           NULL),
+                     LIERNE_OK, "seed %d: %s", (int)w->seed, lierne_last_error());
+    }
+    for (int r = 0; r < w->c.world; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+    }
+    for (int r = 0; r < w->c.world; r++) {
+        for (int64_t i = 0; i < w->buffers[!adjoint][r].n; i++) {
+            number is = get(w, out[r], i), must = expected(w, r, adjoint, i, get(w, before[r], i));
+            cr_assert(same(w, is, must),
+                      "seed %d, rank %d, %s%s: place %d is %lld, must be %lld\n%s", (int)w->seed, r,
+                      adjoint ? "adjoint" : "forward", in_place ? " in place" : "", (int)i,
+                      (long long)is.i64, (long long)must.i64, halo_text(&w->c));
+        }
+        free(in_place ? NULL : in[r]), free(out[r]), free(before[r]);
+    }
+}
+
+static bool has(const halo_buffer *b, int64_t element, bool core) {
+    for (int64_t i = 0; i < b->n; i++) {
+        if (b->at[i] == element && b->core[i] == core) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int holders(const halo_world *w, int64_t element) {
+    int n = 0;
+    for (int r = 0; r < w->c.world; r++) {
+        n += has(&w->buffers[0][r], element, true);
+    }
+    return n;
+}
+
+/* Whether a rank is one of the replicas whose first is this one. */
+static bool replicates(const halo_world *w, int rank, int first) {
+    return w->buffers[1][rank].holds && w->buffers[1][rank].first == first;
+}
+
+/* Elements that a rank must receive: forward each that it needs and does not hold; in the adjoint,
+ * of elements that it alone holds, cores and terms of others. */
+static int64_t least(const halo_world *w, int rank, bool adjoint) {
+    int64_t n = 0;
+    for (int64_t e = 0; e < w->elements; e++) {
+        bool held = has(&w->buffers[0][rank], e, true);
+        if (!adjoint) {
+            n += !held &&
+                 (has(&w->buffers[1][rank], e, true) || has(&w->buffers[1][rank], e, false));
+        }
+        for (int r = 0; r < w->c.world && adjoint && held; r++) {
+            if (w->buffers[1][r].holds && w->buffers[1][r].first == r && !replicates(w, rank, r)) {
+                n += has(&w->buffers[1][r], e, true) + has(&w->buffers[1][r], e, false);
+            }
+        }
+    }
+    return n;
+}
+
+static void expect_bytes(const halo_world *w) {
+    bool single = true, partial = false;
+    int64_t slack[2] = {0};
+    for (int64_t e = 0; e < w->elements; e++) {
+        single = single && holders(w, e) == 1;
+    }
+    for (int r = 0; r < w->c.world; r++) {
+        partial = partial || w->buffers[0][r].partials > 1;
+    }
+    for (int r = 0; r < w->c.world; r++) {
+        for (int d = 0; d < 2; d++) {
+            lierne_report report = {.size = sizeof report};
+            assert_ok(lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d));
+            int64_t size = (int64_t)lierne_dtype_size(w->c.dtype), n = least(w, r, d);
+            slack[d] += report.received_bytes - report.min_bytes;
+            if (d ? single : !partial) {
+                cr_assert_eq(report.received_bytes, n * size, "seed %d, rank %d, direction %d\n%s",
+                             (int)w->seed, r, d, halo_text(&w->c));
+                cr_assert_eq(report.min_bytes, n * size, "seed %d, rank %d, direction %d",
+                             (int)w->seed, r, d);
+            }
+            if (!d && !partial) {
+                cr_assert_eq(report.received_messages, report.received_peers, "seed %d",
+                             (int)w->seed);
+                cr_assert_eq(report.stages, 1, "seed %d", (int)w->seed);
+            }
+        }
+    }
+    cr_assert(slack[0] >= 0 && slack[1] >= 0, "seed %d", (int)w->seed);
+}
+
+static void expect_shapes(const halo_world *w, lierne_layout *const *layouts) {
+    for (int s = 0; s < 2; s++) {
+        for (int r = 0; r < w->c.world; r++) {
+            const halo_buffer *b = &w->buffers[s][r];
+            int64_t shape[LIERNE_MAX_AXES], stored, owned, cores = 0;
+            assert_ok(lierne_layout_get_shape(shape, layouts[s], r));
+            assert_ok(lierne_layout_get_elements(&stored, &owned, layouts[s], r));
+            for (int64_t i = 0; i < b->n; i++) {
+                cores += b->core[i];
+            }
+            cr_assert_eq(stored, b->n, "seed %d, side %d, rank %d\n%s", (int)w->seed, s, r,
+                         halo_text(&w->c));
+            cr_assert(!b->holds || w->c.sides[s].full_axes || owned == cores, "seed %d",
+                      (int)w->seed);
+            for (int a = 0; a < w->c.naxes && !w->c.sides[s].storage; a++) {
+                cr_assert_eq(shape[a], b->shape[a], "seed %d, side %d", (int)w->seed, s);
+            }
+        }
+    }
+}
+
+static void run_case(uint64_t seed) {
+    halo_world w = {.seed = seed, .elements = 1};
+    lierne_layout *layouts[2];
+    lierne_sim *sim;
+    halo_random(&w.c, seed);
+    for (int a = 0; a < w.c.naxes; a++) {
+        w.elements *= w.c.shape[a];
+    }
+    for (int s = 0; s < 2; s++) {
+        assert_ok(halo_layout(&layouts[s], &w.c, s));
+        for (int r = 0; r < w.c.world; r++) {
+            halo_fill(&w.buffers[s][r], &w.c, s, r);
+        }
+    }
+    expect_shapes(&w, layouts);
+    assert_ok(lierne_sim_create(&sim, w.c.world, NULL));
+    for (int r = 0; r < w.c.world; r++) {
+        const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                               .src = layouts[0],
+                                               .dst = layouts[1]};
+        cr_assert_eq(lierne_plan_create_redistribute(&w.plans[r], lierne_sim_get_context(sim, r),
+                                                     &spec),
+                     LIERNE_OK, "seed %d: %s\n%s", (int)seed, lierne_last_error(), halo_text(&w.c));
+    }
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)w.plans, w.c.world), LIERNE_OK,
+                 "seed %d: %s\n%s", (int)seed, lierne_last_error(), halo_text(&w.c));
+    expect_bytes(&w);
+    for (int i = 0; i < (w.c.equal && w.c.sides[0].nhalos ? 4 : 2); i++) {
+        execute(&w, i % 2, i >= 2);
+    }
+    for (int r = 0; r < w.c.world; r++) {
+        assert_ok(lierne_plan_destroy(w.plans[r]));
+        halo_free(&w.buffers[0][r]);
+        halo_free(&w.buffers[1][r]);
+    }
+    assert_ok(lierne_sim_destroy(sim));
+    lierne_layout_destroy(layouts[0]);
+    lierne_layout_destroy(layouts[1]);
+}
+
+Test(dense_halo, random_layouts_move_as_the_oracle_says, .timeout = 3600) {
+    seed_range seeds = test_seeds(SEEDS);
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
+        run_case(seed);
+    }
+}

@@ -1,0 +1,191 @@
+/* Descriptions of halos that are rejected, with the field at fault; specs and functions that a halo
+ * does not fit; what callers ask about windows. */
+#include "lierne/sim.h"
+#include "unit/dense_halo_case.h"
+#include "unit/expect.h"
+
+#include <criterion/criterion.h>
+
+/* A tensor of 8 x 6, axis 0 cut over two ranks. */
+typedef struct reject_case {
+    lierne_grid *grid;
+    int64_t shape[2];
+    lierne_placement placement;
+    lierne_dense_halo halos[3];
+    lierne_layout_spec spec;
+} reject_case;
+
+static void open_case(reject_case *t) {
+    static const char *const name = "x";
+    static const int64_t size = 2;
+    const lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 1, .names = &name, .sizes = &size, .world_size = 2};
+    *t = (reject_case){.shape = {8, 6},
+                       .placement = {.kind = LIERNE_PLACEMENT_SHARD},
+                       .halos = {{.boundary = LIERNE_BOUNDARY_ZERO, .lo = 1, .hi = 1},
+                                 {.axis = 1, .boundary = LIERNE_BOUNDARY_ZERO, .lo = 1, .hi = 1}}};
+    assert_ok(lierne_grid_create(&t->grid, &grid));
+    t->spec = (lierne_layout_spec){.size = sizeof t->spec,
+                                   .grid = t->grid,
+                                   .naxes = 2,
+                                   .shape = t->shape,
+                                   .dtype = LIERNE_DTYPE_I64,
+                                   .placements = &t->placement,
+                                   .nhalos = 1,
+                                   .halos = t->halos};
+}
+
+static lierne_layout *make(const reject_case *t) {
+    lierne_layout *layout = NULL;
+    assert_ok(lierne_layout_create(&layout, &t->spec));
+    return layout;
+}
+
+#define REJECTED(change, status, words)                                                            \
+    do {                                                                                           \
+        reject_case t;                                                                             \
+        lierne_layout *layout;                                                                     \
+        open_case(&t);                                                                             \
+        change;                                                                                    \
+        cr_expect_eq(lierne_layout_create(&layout, &t.spec), status, "%s: %s", words,              \
+                     lierne_last_error());                                                         \
+        expect_says(words);                                                                        \
+        cr_expect_null(layout);                                                                    \
+        lierne_grid_destroy(t.grid);                                                               \
+    } while (0)
+
+Test(dense_halo, bad_descriptions_are_rejected) {
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    REJECTED(t.spec.nhalos = -1, invalid, "nhalos is -1, must be in 0 to 2");
+    REJECTED(t.spec.nhalos = 3, invalid, "nhalos is 3, must be in 0 to 2");
+    REJECTED(t.spec.halos = NULL, invalid, "spec->halos is NULL");
+    REJECTED(t.halos[0].axis = 2, invalid, "halo[0].axis is 2, must be in 0 to 1");
+    REJECTED(t.halos[0].axis = -1, invalid, "halo[0].axis is -1");
+    REJECTED((t.spec.nhalos = 2, t.halos[1].axis = 0), invalid, "halo[1].axis is 0, as that of");
+    REJECTED(t.halos[0].boundary = (lierne_boundary)7, invalid, "halo[0].boundary is 7");
+    REJECTED(t.halos[0].boundary = (lierne_boundary)-1, invalid, "halo[0].boundary is -1");
+    REJECTED(t.spec.stencil = (lierne_stencil)2, invalid, "stencil is 2, must be in 0 to 1");
+    REJECTED(t.spec.halo_storage = (lierne_halo_storage)2, invalid, "halo_storage is 2");
+    REJECTED((t.spec.nhalos = 0, t.spec.halo_storage = LIERNE_HALO_STORAGE_MARGINS), invalid,
+             "halo_storage is 1, must be 0 without halos");
+    REJECTED(t.spec.full_axes = 1, invalid, "halo[0].axis is 0, which full_axes 0x1 stores FULL");
+    REJECTED(t.halos[0].lo = -2, invalid, "halo[0].lo is -2 and hi 1");
+    REJECTED((t.halos[0].lo = -1, t.spec.stencil = LIERNE_STENCIL_STAR), invalid,
+             "halo[0].lo is -1, must be at least 0 with a star");
+    REJECTED((t.halos[0].hi = -1, t.spec.halo_storage = LIERNE_HALO_STORAGE_MARGINS), invalid,
+             "halo[0].hi is -1, must be at least 0 with margin storage");
+    REJECTED((t.halos[0].hi = -1, t.halos[0].boundary = LIERNE_BOUNDARY_NONE), invalid,
+             "halo[0].hi is -1, must be at least 0 with boundary NONE");
+    REJECTED(t.halos[0].lo = INT64_MAX, LIERNE_ERR_OVERFLOW, "halo[0].lo is 9223372036854775807");
+    REJECTED(t.halos[0].hi = INT64_MIN, LIERNE_ERR_OVERFLOW, "halo[0].hi is -92233720368547");
+    REJECTED(t.halos[0].lo = (int64_t)1 << 58, LIERNE_ERR_OVERFLOW, "at axis 0 of size 8");
+}
+
+Test(dense_halo, maps_of_two_axes_and_packings_are_rejected) {
+    static const int32_t rows[48];
+    static const int64_t cu[2] = {0, 8};
+    static const lierne_segments segments = {.size = sizeof segments,
+                                             .nsegments = 1,
+                                             .cu_seqlens = cu};
+    static const lierne_packing packing = {.size = sizeof packing};
+    const lierne_placement map = {.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = 1, .rows = rows};
+    REJECTED(t.placement = map, LIERNE_ERR_UNSUPPORTED, "a SHARD_ROWS of axes 0 and 1 (dim 0)");
+    REJECTED((t.spec.segments = &segments, t.spec.packing = &packing), LIERNE_ERR_UNSUPPORTED,
+             "axis 0 is packed");
+}
+
+/* What does not fit a halo on one of its sides, in a world of its own. */
+#define UNPLANNED(change, status, words)                                                           \
+    do {                                                                                           \
+        lierne_redistribute_spec spec = {.size = sizeof spec, .src = plain, .dst = halo};          \
+        lierne_sim *sim;                                                                           \
+        lierne_plan *plan;                                                                         \
+        assert_ok(lierne_sim_create(&sim, 2, NULL));                                               \
+        change;                                                                                    \
+        cr_expect_eq(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 0),        \
+                                                     &spec),                                       \
+                     status, "%s: %s", words, lierne_last_error());                                \
+        expect_says(words);                                                                        \
+        cr_expect_null(plan);                                                                      \
+        assert_ok(lierne_sim_destroy(sim));                                                        \
+    } while (0)
+
+Test(dense_halo, specs_that_do_not_fit_are_rejected) {
+    const lierne_status unsupported = LIERNE_ERR_UNSUPPORTED;
+    reject_case t;
+    open_case(&t);
+    lierne_layout *halo = make(&t);
+    t.spec.halo_storage = LIERNE_HALO_STORAGE_MARGINS;
+    lierne_layout *margins = make(&t);
+    t.spec.halo_storage = LIERNE_HALO_STORAGE_PADDED;
+    t.halos[0].hi = -1;
+    lierne_layout *roll = make(&t);
+    t.spec.nhalos = 0;
+    lierne_layout *plain = make(&t);
+    UNPLANNED((spec.src = margins, spec.dst = plain), unsupported, "src has margin storage");
+    UNPLANNED((spec.src = roll, spec.dst = plain), unsupported, "src has windows without cores");
+    UNPLANNED((spec.adjoint_src = halo, spec.adjoint_dst = plain), unsupported,
+              "adjoint_src has a halo");
+    UNPLANNED((spec.adjoint_src = plain, spec.adjoint_dst = plain), unsupported,
+              "dst has a halo: adjoint_src and adjoint_dst must be NULL");
+    UNPLANNED(spec.routing = LIERNE_ROUTING_BALANCED, unsupported, "routing may not be BALANCED");
+    UNPLANNED(spec.shared_output = LIERNE_SHARING_FORWARD, unsupported, "shared_output must be 0");
+    UNPLANNED(spec.accumulate = 1, LIERNE_ERR_INVALID, "accumulate is 1, must be 0 unless dst has");
+    lierne_layout_destroy(halo);
+    lierne_layout_destroy(margins);
+    lierne_layout_destroy(roll);
+    lierne_layout_destroy(plain);
+    lierne_grid_destroy(t.grid);
+}
+
+Test(dense_halo, functions_that_know_no_halo_say_so) {
+    reject_case t;
+    int64_t received, sent;
+    const int nodes[2] = {0, 1};
+    lierne_node_bound bound = {.size = sizeof bound};
+    lierne_route *route;
+    open_case(&t);
+    lierne_layout *halo = make(&t);
+    t.spec.nhalos = 0;
+    lierne_layout *plain = make(&t);
+    const lierne_layout *from = plain, *to = halo;
+    const lierne_set_spec set = {.size = sizeof set, .ntensors = 1, .src = &from, .dst = &to};
+    assert_error(lierne_redistribute_get_bound(&received, &sent, plain, halo),
+                 LIERNE_ERR_UNSUPPORTED, "dst has a halo");
+    assert_error(lierne_redistribute_get_node_bound(&bound, halo, plain, nodes),
+                 LIERNE_ERR_UNSUPPORTED, "src has a halo");
+    assert_error(lierne_route_create_set(&route, NULL, &set, 0), LIERNE_ERR_UNSUPPORTED,
+                 "dst[0] has a halo");
+    lierne_layout_destroy(halo);
+    lierne_layout_destroy(plain);
+    lierne_grid_destroy(t.grid);
+}
+
+Test(dense_halo, questions_about_windows_are_checked) {
+    reject_case t;
+    size_t count = 7;
+    lierne_halo_window window;
+    lierne_margin margin[8];
+    open_case(&t);
+    lierne_layout *padded = make(&t);
+    t.spec.halo_storage = LIERNE_HALO_STORAGE_MARGINS;
+    lierne_layout *margins = make(&t);
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    assert_error(lierne_layout_get_windows(NULL, 0, &count, NULL, 0, 0), invalid, "layout is NULL");
+    assert_error(lierne_layout_get_windows(NULL, 0, NULL, padded, 0, 0), invalid, "count is NULL");
+    assert_error(lierne_layout_get_windows(NULL, 0, &count, padded, 0, 1), invalid, "axis is 1");
+    assert_error(lierne_layout_get_windows(NULL, 0, &count, padded, 0, -1), invalid, "axis is -1");
+    assert_error(lierne_layout_get_margins(NULL, 0, &count, NULL, 0), invalid, "layout is NULL");
+    assert_error(lierne_layout_get_margins(NULL, 0, NULL, margins, 0), invalid, "count is NULL");
+    assert_error(lierne_layout_get_margins(NULL, 0, &count, padded, 0), invalid, "margin storage");
+    assert_ok(lierne_layout_get_windows(&window, 1, &count, padded, 1, 0));
+    cr_assert(count == 1 && window.start == 3 && window.size == 6 && window.local == 0 &&
+              window.core_start == 4 && window.core_size == 4);
+    assert_ok(lierne_layout_get_margins(margin, 8, &count, margins, 1));
+    cr_assert(count == 2 && margin[0].start[0] == 3 && margin[0].size[0] == 1 &&
+              margin[0].size[1] == 6 && margin[0].offset == 0 && margin[1].start[0] == 8 &&
+              margin[1].start[1] == 0 && margin[1].offset == 6);
+    lierne_layout_destroy(padded);
+    lierne_layout_destroy(margins);
+    lierne_grid_destroy(t.grid);
+}
