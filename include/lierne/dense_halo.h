@@ -14,6 +14,17 @@
  * not: with lo = k, hi = -k and boundary PERIODIC the output is rolled by k. A window then has no
  * core.
  *
+ * Strided windows. With a stride t of at least 1, the placements cut `outputs` instead of the axis,
+ * and the span [s, e) of outputs has the window [t s - lo, t (e - 1) + hi + 1): what a convolution
+ * reads for them, so the shares of outputs need not match those of inputs. Such windows have no
+ * core. lierne_halo_from_convolution computes lo, hi and outputs.
+ *
+ * Documents. `segments` divide the axis into nsegments documents, as cu_seqlens do. The margin
+ * below a span belongs to the document of the span's first element, the margin above to that of its
+ * last one; what lies outside of this document shows what the boundary says, of the document
+ * instead of the axis. So nothing crosses into another document, and nothing is received for it.
+ * Borders within a core are the caller's business.
+ *
  * Several axes. A buffer has the product of the windows of its axes. With LIERNE_STENCIL_BOX, also
  * corners hold their element, which comes directly from a rank that holds it. With
  * LIERNE_STENCIL_STAR, positions that lie in the margins of more than one axis are zero; nothing is
@@ -35,6 +46,7 @@
 
 #include "lierne/status.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -70,7 +82,34 @@ typedef struct lierne_dense_halo {
     lierne_boundary boundary;
     int64_t lo; /* elements below and above each span; lo + hi is at least 0 */
     int64_t hi;
+    int64_t stride;          /* 0: the placements cut the axis itself; else they cut `outputs` */
+    int64_t outputs;         /* only with a stride */
+    int64_t nsegments;       /* documents; 0: the axis is one */
+    const int64_t *segments; /* nsegments + 1 offsets that do not descend, 0 first, the size of the
+                                axis last; copied with the layout */
 } lierne_dense_halo;
+
+/* A convolution or pooling over an axis of `size` elements. Begin with
+ * LIERNE_CONVOLUTION_SPEC_INIT, or set size to sizeof(lierne_convolution_spec), kernel, stride and
+ * dilation to 1 and the rest to zero. */
+typedef struct lierne_convolution_spec {
+    size_t size;
+    int64_t elements; /* of the axis */
+    int64_t kernel;
+    int64_t stride;
+    int64_t dilation;
+    int64_t pad_lo; /* padding below and above the axis */
+    int64_t pad_hi;
+} lierne_convolution_spec;
+#define LIERNE_CONVOLUTION_SPEC_INIT                                                               \
+    { .size = sizeof(lierne_convolution_spec), .kernel = 1, .stride = 1, .dilation = 1 }
+
+/* Sets lo, hi, stride and outputs of a halo, and nothing else of it, to what a convolution reads:
+ * each rank then runs it without padding on its padded tensor, and has its share of the outputs.
+ * hi may be negative. Pure. Errors: INVALID (NULL, spec->size; kernel, stride or dilation below 1;
+ * elements or padding below 0; no output), OVERFLOW (numbers beyond 2^60). */
+LIERNE_API lierne_status lierne_halo_from_convolution(lierne_dense_halo *halo,
+                                                      const lierne_convolution_spec *spec);
 
 #ifdef __cplusplus
 }

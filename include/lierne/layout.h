@@ -188,9 +188,13 @@ typedef struct lierne_layout_spec {
  *
  * Of halos: INVALID (nhalos below 0 or above naxes, or above 0 with halos NULL; an axis out of
  * range, with two halos, or stored FULL; a boundary, stencil or halo_storage out of range; lo + hi
- * below 0; lo or hi below 0 with boundary NONE, a star or margin storage), OVERFLOW (lo or hi
- * beyond 2^60; a buffer that may have more than 2^60 bytes), UNSUPPORTED (halos and a packing; a
- * map of two axes that includes the axis). */
+ * below 0; lo or hi below 0 with boundary NONE, a star, margin storage or documents; stride or
+ * outputs below 0, outputs without a stride; a stride with a star, margin storage or documents;
+ * strided windows that leave the axis with boundary NONE, or that need an element of an axis
+ * without any; nsegments below 0, or above 0 with segments NULL; segments that do not begin with 0,
+ * descend, or do not end with the size of the axis; counts that do not add up to the outputs),
+ * OVERFLOW (lo, hi or the outputs times the stride beyond 2^60; a buffer that may have more than
+ * 2^60 bytes), UNSUPPORTED (halos and a packing; a map of two axes that includes the axis). */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
 LIERNE_API void lierne_layout_destroy(lierne_layout *layout);

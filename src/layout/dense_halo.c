@@ -46,6 +46,12 @@ static lierne_status check_axis(const lierne_layout *layout, int i) {
                            "stored compact",
                            i, h->axis, (unsigned)layout->full_axes);
     }
+    return LIERNE_OK;
+}
+
+/* A SHARD_ROWS of two axes has no spans of one of them. */
+static lierne_status check_map(const lierne_layout *layout, int i) {
+    const lierne_dense_halo *h = &layout->halos->at[i];
     const lierne_placement *map =
         layout->rows_dim >= 0 ? &layout->placements[layout->rows_dim] : NULL;
     if (map && (map->axis == h->axis || map->axis2 == h->axis)) {
@@ -63,6 +69,7 @@ static lierne_status check_negative(const lierne_halos *halos, int i) {
     const char *what = h->boundary == LIERNE_BOUNDARY_NONE            ? "boundary NONE"
                        : halos->stencil == LIERNE_STENCIL_STAR        ? "a star"
                        : halos->storage != LIERNE_HALO_STORAGE_PADDED ? "margin storage"
+                       : h->nsegments != 0                            ? "documents"
                                                                       : NULL;
     if ((h->lo >= 0 && h->hi >= 0) || !what) {
         return LIERNE_OK;
@@ -88,6 +95,70 @@ static lierne_status check_widths(const lierne_halos *halos, int i) {
     return check_negative(halos, i);
 }
 
+/* Whether windows of outputs have something to show. */
+static lierne_status check_outputs(const lierne_layout *layout, int i) {
+    const lierne_dense_halo *h = &layout->halos->at[i];
+    int64_t n = layout->shape[h->axis], last = h->stride * (h->outputs - 1) + h->hi;
+    bool fills = h->boundary == LIERNE_BOUNDARY_ZERO || h->boundary == LIERNE_BOUNDARY_KEEP;
+    if (h->outputs > 0 && h->boundary == LIERNE_BOUNDARY_NONE && (h->lo > 0 || last >= n)) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "halo[%d]: windows reach from %lld to %lld, must be in 0 to %lld with "
+                           "boundary NONE",
+                           i, -(long long)h->lo, (long long)last, (long long)n - 1);
+    }
+    return h->outputs > 0 && n == 0 && !fills
+               ? LIERNE_FAIL(LIERNE_ERR_INVALID,
+                             "halo[%d].boundary is %d, must be ZERO or KEEP on an axis without "
+                             "elements",
+                             i, (int)h->boundary)
+               : LIERNE_OK;
+}
+
+static lierne_status check_stride(const lierne_layout *layout, int i) {
+    const lierne_halos *halos = layout->halos;
+    const lierne_dense_halo *h = &halos->at[i];
+    int64_t last;
+    if (h->stride < 0 || h->outputs < 0 || (h->outputs > 0 && h->stride == 0)) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "halo[%d].stride is %lld and outputs %lld: both must be at least 0, and "
+                           "outputs 0 without a stride",
+                           i, (long long)h->stride, (long long)h->outputs);
+    }
+    const char *what = halos->stencil == LIERNE_STENCIL_STAR          ? "a star"
+                       : halos->storage != LIERNE_HALO_STORAGE_PADDED ? "margin storage"
+                       : h->nsegments != 0                            ? "documents"
+                                                                      : NULL;
+    if (h->stride > 0 && what) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "halo[%d].stride is %lld, must be 0 with %s", i,
+                           (long long)h->stride, what);
+    }
+    if (!lierne_mul_i64(h->stride, h->outputs, &last) || last > MOST) {
+        return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
+                           "halo[%d].stride is %lld and outputs %lld: their product must be at "
+                           "most %lld",
+                           i, (long long)h->stride, (long long)h->outputs, (long long)MOST);
+    }
+    return h->stride > 0 ? check_outputs(layout, i) : LIERNE_OK;
+}
+
+static lierne_status check_documents(const lierne_layout *layout, int i) {
+    const lierne_dense_halo *h = &layout->halos->at[i];
+    int64_t n = layout->shape[h->axis];
+    for (int64_t k = 0; h->nsegments > 0 && k <= h->nsegments; k++) {
+        int64_t least = k ? h->segments[k - 1] : 0;
+        bool ends = k == 0 || k == h->nsegments;
+        if (h->segments[k] < least || (ends && h->segments[k] != (k ? n : 0))) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "halo[%d].segments[%lld] is %lld, must be %s%lld", i, (long long)k,
+                               (long long)h->segments[k], ends ? "" : "at least ",
+                               (long long)(!ends ? least
+                                           : k   ? n
+                                                 : 0));
+        }
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status check_halo(const lierne_layout *layout, int i) {
     const lierne_dense_halo *h = &layout->halos->at[i];
     LIERNE_TRY(check_axis(layout, i));
@@ -95,7 +166,14 @@ static lierne_status check_halo(const lierne_layout *layout, int i) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "halo[%d].boundary is %d, must be in 0 to %d", i,
                            (int)h->boundary, (int)LIERNE_BOUNDARY_REPLICATE);
     }
-    return check_widths(layout->halos, i);
+    LIERNE_TRY(check_widths(layout->halos, i));
+    LIERNE_TRY(check_stride(layout, i));
+    return check_documents(layout, i);
+}
+
+int64_t lierne_extent(const lierne_layout *layout, int axis) {
+    const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+    return h && h->stride > 0 ? h->outputs : layout->shape[axis];
 }
 
 /* The most spans that a rank may have of an axis. */
@@ -103,7 +181,9 @@ static int64_t most_spans(const lierne_layout *layout, int axis) {
     int64_t most = LIERNE_MAX_PIECES;
     for (int i = 0; i < layout->ncuts; i++) {
         const lierne_placement *p = &layout->placements[layout->cuts[i]];
-        most = lierne_is_axis_map(p) && p->axis == axis ? layout->shape[axis] : most;
+        most = p->kind == LIERNE_PLACEMENT_SHARD_ROWS && p->axis == axis
+                   ? lierne_extent(layout, axis)
+                   : most;
     }
     return most;
 }
@@ -112,6 +192,9 @@ static int64_t most_spans(const lierne_layout *layout, int axis) {
 static bool bound_axis(const lierne_layout *layout, int axis, int64_t *most) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
     int64_t n = layout->shape[axis], margins = h ? h->lo + h->hi : 0;
+    if (h && h->stride > 0) {
+        n = h->stride * h->outputs;
+    }
     if (h && h->boundary == LIERNE_BOUNDARY_NONE) {
         margins = (h->lo < n ? h->lo : n) + (h->hi < n ? h->hi : n);
     }
@@ -134,6 +217,38 @@ static lierne_status check_size(const lierne_layout *layout) {
     return LIERNE_OK;
 }
 
+/* Replaces the caller's documents by a copy. */
+static lierne_status copy_segments(lierne_dense_halo *h) {
+    const int64_t *given = h->segments;
+    int64_t *own;
+    h->segments = NULL;
+    if (h->nsegments <= 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&own, (size_t)h->nsegments + 1, sizeof *own));
+    memcpy(own, given, ((size_t)h->nsegments + 1) * sizeof *own);
+    h->segments = own;
+    return LIERNE_OK;
+}
+
+static lierne_status take_halo(lierne_layout *layout, int i, const lierne_dense_halo *given) {
+    lierne_halos *halos = layout->halos;
+    lierne_dense_halo *h = &halos->at[i];
+    if (given->nsegments < 0 || (given->nsegments > 0 && !given->segments)) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "halo[%d].nsegments is %lld%s", i,
+                           (long long)given->nsegments,
+                           given->nsegments < 0 ? ", must be at least 0"
+                                                : ", but segments is NULL");
+    }
+    *h = *given;
+    LIERNE_TRY(copy_segments(h));
+    halos->n++;
+    LIERNE_TRY(check_halo(layout, i));
+    halos->of_axis[h->axis] = i;
+    halos->cores = halos->cores && lierne_halo_has_cores(h);
+    return LIERNE_OK;
+}
+
 static lierne_status take_halos(lierne_layout *layout, const lierne_layout_spec *spec) {
     lierne_halos *halos = layout->halos;
     halos->stencil = spec->stencil;
@@ -143,13 +258,9 @@ static lierne_status take_halos(lierne_layout *layout, const lierne_layout_spec 
         halos->of_axis[a] = -1;
     }
     for (int i = 0; i < spec->nhalos; i++) {
-        halos->at[i] = spec->halos[i];
-        LIERNE_TRY(check_halo(layout, i));
-        halos->n++;
-        halos->of_axis[halos->at[i].axis] = i;
-        halos->cores = halos->cores && halos->at[i].lo >= 0 && halos->at[i].hi >= 0;
+        LIERNE_TRY(take_halo(layout, i, &spec->halos[i]));
     }
-    return check_size(layout);
+    return LIERNE_OK;
 }
 
 lierne_status lierne_halos_create(lierne_layout *layout, const lierne_layout_spec *spec) {
@@ -175,5 +286,35 @@ lierne_status lierne_halos_copy(lierne_layout *layout, const lierne_layout *old)
     }
     LIERNE_TRY(lierne_alloc(&layout->halos, 1, sizeof *layout->halos));
     *layout->halos = *old->halos;
-    return check_size(layout);
+    for (int i = 0; i < old->halos->n; i++) {
+        layout->halos->at[i].segments = NULL;
+    }
+    for (int i = 0; i < old->halos->n; i++) {
+        lierne_dense_halo *h = &layout->halos->at[i];
+        int axis = h->axis;
+        if ((h->stride > 0 || h->nsegments > 0) && layout->shape[axis] != old->shape[axis]) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "axis %d would have %lld instead of %lld, but its halo has a %s: "
+                               "make a new plan",
+                               axis, (long long)layout->shape[axis], (long long)old->shape[axis],
+                               h->stride > 0 ? "stride" : "list of documents");
+        }
+        h->segments = old->halos->at[i].segments;
+        LIERNE_TRY(copy_segments(h));
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_halos_check(const lierne_layout *layout) {
+    for (int i = 0; layout->halos && i < layout->halos->n; i++) {
+        LIERNE_TRY(check_map(layout, i));
+    }
+    return layout->halos ? check_size(layout) : LIERNE_OK;
+}
+
+void lierne_halos_destroy(lierne_halos *halos) {
+    for (int i = 0; halos && i < halos->n; i++) {
+        lierne_mem_free((void *)halos->at[i].segments);
+    }
+    lierne_mem_free(halos);
 }

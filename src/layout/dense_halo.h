@@ -14,13 +14,20 @@ typedef struct lierne_halos {
     bool cores; /* every window has its span in it */
 } lierne_halos;
 
-/* Takes the halos of a spec into a layout whose placements are known. copy: those of another
- * layout, of which the shape may differ. */
+/* Takes the halos of a spec into a layout, before its placements, which may cut outputs. copy:
+ * those of another layout, of which the shape may differ. check: what else placements must fulfil.
+ */
 lierne_status lierne_halos_create(lierne_layout *layout, const lierne_layout_spec *spec);
 lierne_status lierne_halos_copy(lierne_layout *layout, const lierne_layout *old);
+lierne_status lierne_halos_check(const lierne_layout *layout);
+void lierne_halos_destroy(lierne_halos *halos);
 
 /* The halo of an axis, or NULL. */
 const lierne_dense_halo *lierne_halo_of(const lierne_layout *layout, int axis);
+/* Whether each window of an axis has its span in it. */
+static inline bool lierne_halo_has_cores(const lierne_dense_halo *h) {
+    return h->lo >= 0 && h->hi >= 0 && h->stride == 0;
+}
 /* Whether the margins of a layout are filled or read. */
 static inline bool lierne_has_margins(const lierne_layout *layout) {
     return layout->halos && !layout->cores_only;

@@ -34,14 +34,14 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
                 LIERNE_ERR_INVALID,
                 "count %d of dim %d is %lld, must be at least 0, and all counts of the dim "
                 "must add up to %lld",
-                c, dim, (long long)given[c], (long long)layout->shape[p->axis]);
+                c, dim, (long long)given[c], (long long)lierne_extent(layout, p->axis));
         }
         sums[c + 1] = total;
     }
-    if (total != layout->shape[p->axis]) {
+    if (total != lierne_extent(layout, p->axis)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "counts of dim %d add up to %lld, but axis %d has %lld", dim,
-                           (long long)total, p->axis, (long long)layout->shape[p->axis]);
+                           (long long)total, p->axis, (long long)lierne_extent(layout, p->axis));
     }
     return LIERNE_OK;
 }
@@ -117,7 +117,7 @@ static lierne_status take_map(lierne_layout *layout, int dim, const lierne_place
     if (!lierne_is_axis_map(given)) {
         return take_rows(layout, dim, given->rows);
     }
-    LIERNE_TRY(copy_rows(layout, dim, given->rows, (size_t)layout->shape[given->axis]));
+    LIERNE_TRY(copy_rows(layout, dim, given->rows, (size_t)lierne_extent(layout, given->axis)));
     return lierne_owners_create(layout, dim);
 }
 
@@ -222,11 +222,12 @@ static lierne_status fill_layout(lierne_layout *layout, const lierne_layout_spec
     LIERNE_TRY(take_grid(layout, spec));
     LIERNE_TRY(lierne_packing_create(layout, spec));
     LIERNE_TRY(take_tensor(layout, spec));
+    LIERNE_TRY(lierne_halos_create(layout, spec));
     for (int d = 0; d < layout->ndims; d++) {
         LIERNE_TRY(take_placement(layout, d, &spec->placements[d]));
     }
     LIERNE_TRY(lierne_layout_nest(layout));
-    return lierne_halos_create(layout, spec);
+    return lierne_halos_check(layout);
 }
 
 lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *given) {
@@ -299,12 +300,13 @@ static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
         layout->placements[d].rows = NULL;
     }
     LIERNE_TRY(lierne_packing_copy(layout, old, shape));
+    LIERNE_TRY(lierne_halos_copy(layout, old));
     for (int d = 0; d < layout->ndims; d++) {
         LIERNE_TRY(check_axes_kept(old, d, shape));
         LIERNE_TRY(copy_placement(layout, old, d));
     }
     LIERNE_TRY(lierne_layout_nest(layout));
-    return lierne_halos_copy(layout, old);
+    return lierne_halos_check(layout);
 }
 
 lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
@@ -330,7 +332,7 @@ void lierne_layout_destroy(lierne_layout *layout) {
     }
     lierne_owners_destroy(layout);
     lierne_packing_destroy(layout->packed);
-    lierne_mem_free(layout->halos);
+    lierne_halos_destroy(layout->halos);
     lierne_mem_free(layout);
 }
 

@@ -117,10 +117,14 @@ bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell
 /* The index of a rank's contribution (mixed radix over the PARTIAL dims, fastest first). */
 int lierne_layout_partial(const lierne_layout *layout, int rank);
 
+/* What the placements cut of an axis: its size, or the outputs of strided windows. */
+int64_t lierne_extent(const lierne_layout *layout, int axis);
+
 /* The pieces of an axis before any cut, and what coordinate coord of dim d leaves of them. */
 static inline void lierne_axis_whole(const lierne_layout *layout, int axis, lierne_pieces *pieces) {
-    pieces->count = layout->shape[axis] > 0;
-    pieces->at[0] = (lierne_span){.start = 0, .size = layout->shape[axis]};
+    int64_t size = lierne_extent(layout, axis);
+    pieces->count = size > 0;
+    pieces->at[0] = (lierne_span){.start = 0, .size = size};
 }
 void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_pieces *pieces);
 int64_t lierne_pieces_length(const lierne_pieces *pieces);

@@ -27,7 +27,7 @@ static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int di
     }
     if (rows) {
         int64_t columns = lierne_is_axis_map(p) ? 1 : layout->shape[p->axis2];
-        size_t n = (size_t)(layout->shape[p->axis] * columns);
+        size_t n = (size_t)(lierne_extent(layout, p->axis) * columns);
         hash = lierne_hash(hash, p->rows, n * sizeof *p->rows);
     }
     return hash;
@@ -50,8 +50,12 @@ static uint64_t add_halos(uint64_t hash, const lierne_halos *halos) {
     hash = hash_number(hash, (int64_t)halos->storage);
     for (int i = 0; i < halos->n; i++) {
         const lierne_dense_halo *h = &halos->at[i];
-        const int64_t numbers[] = {h->axis, (int64_t)h->boundary, h->lo, h->hi};
+        const int64_t numbers[] = {h->axis,   (int64_t)h->boundary, h->lo,       h->hi,
+                                   h->stride, h->outputs,           h->nsegments};
         hash = lierne_hash(hash, numbers, sizeof numbers);
+        if (h->nsegments > 0) {
+            hash = lierne_hash(hash, h->segments, ((size_t)h->nsegments + 1) * sizeof *h->segments);
+        }
     }
     return hash;
 }

@@ -55,12 +55,12 @@ static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
         chunks *= i < cut ? layout->sizes[d] : 1;
     }
     bool by_size = !lierne_is_packed(layout, p->axis);
-    if (by_size && layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
+    if (by_size && layout->sizes[dim] > 1 && lierne_extent(layout, p->axis) % chunks != 0) {
         return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                            "zigzag over %d needs axis %d divisible by %lld, "
                            "it has %lld",
                            layout->sizes[dim], p->axis, (long long)chunks,
-                           (long long)layout->shape[p->axis]);
+                           (long long)lierne_extent(layout, p->axis));
     }
     return LIERNE_OK;
 }

@@ -17,7 +17,7 @@ static int64_t run_end(const int32_t *rows, int64_t n, int64_t start) {
 
 lierne_status lierne_owners_create(lierne_layout *layout, int d) {
     const int32_t *rows = layout->placements[d].rows;
-    int64_t n = layout->shape[layout->placements[d].axis];
+    int64_t n = lierne_extent(layout, layout->placements[d].axis);
     size_t size = (size_t)layout->sizes[d];
     if (!layout->owners) {
         LIERNE_TRY(lierne_alloc(&layout->owners, LIERNE_MAX_DIMS, sizeof *layout->owners));

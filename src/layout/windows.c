@@ -18,13 +18,34 @@ static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* The document of an element, or the whole axis. */
+static lierne_span document_of(const lierne_layout *layout, int axis, int64_t element) {
+    const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+    int64_t low = 0, high = h->nsegments;
+    if (h->nsegments == 0) {
+        return (lierne_span){.size = layout->shape[axis]};
+    }
+    while (high - low > 1) { /* it begins at segments[low] or later, and before segments[high] */
+        int64_t middle = low + (high - low) / 2;
+        if (h->segments[middle] <= element) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return (lierne_span){.start = h->segments[low], .size = h->segments[high] - h->segments[low]};
+}
+
 lierne_halo_window lierne_window_of(const lierne_layout *layout, int axis,
                                     const lierne_span *span) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
-    int64_t start = span->start - h->lo, end = span->start + span->size + h->hi;
-    if (h->boundary == LIERNE_BOUNDARY_NONE) {
-        start = larger(start, 0);
-        end = smaller(end, layout->shape[axis]);
+    int64_t last = span->start + span->size - 1, t = h->stride > 0 ? h->stride : 1;
+    int64_t start = t * span->start - h->lo, end = t * last + h->hi + 1;
+    if (h->boundary == LIERNE_BOUNDARY_NONE && h->stride == 0) {
+        const lierne_span lower = document_of(layout, axis, span->start),
+                          upper = document_of(layout, axis, last);
+        start = larger(start, lower.start);
+        end = smaller(end, upper.start + upper.size);
     }
     return (lierne_halo_window){.start = start,
                                 .size = end - start,
@@ -82,12 +103,13 @@ static lierne_window_piece piece_at(lierne_boundary boundary, int64_t n, int64_t
     return piece;
 }
 
-/* The positions [from, to) of a zone. */
-static lierne_status push_zone(lierne_window_pieces *pieces, const lierne_layout *layout, int axis,
-                               lierne_axis_place place, int64_t from, int64_t to) {
-    const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+/* The positions [from, to) of a zone, of which the boundary is that of a document. */
+static lierne_status push_zone(lierne_window_pieces *pieces, lierne_boundary boundary,
+                               const lierne_span *document, lierne_axis_place place, int64_t from,
+                               int64_t to) {
     while (from < to) {
-        lierne_window_piece piece = piece_at(h->boundary, layout->shape[axis], from);
+        lierne_window_piece piece = piece_at(boundary, document->size, from - document->start);
+        piece.element += document->start;
         piece.count = smaller(piece.count, to - from);
         piece.place = place;
         place.local += piece.count;
@@ -102,14 +124,20 @@ static lierne_status push_zone(lierne_window_pieces *pieces, const lierne_layout
 static lierne_status push_window(lierne_window_pieces *pieces, const lierne_layout *layout,
                                  int axis, const lierne_halo_window *w, size_t index) {
     int64_t end = w->start + w->size, core_end = w->core_start + w->core_size;
-    bool zones = layout->halos->cores;
+    bool zones = lierne_halo_has_cores(lierne_halo_of(layout, axis));
     const int64_t ends[LIERNE_ZONES + 1] = {w->start, zones ? w->core_start : w->start,
                                             zones ? core_end : end, end};
+    const lierne_span whole = {.size = layout->shape[axis]};
     for (int zone = 0; zone < LIERNE_ZONES; zone++) {
+        const lierne_span document =
+            zone == LIERNE_ZONE_LO   ? document_of(layout, axis, w->core_start)
+            : zone == LIERNE_ZONE_HI ? document_of(layout, axis, core_end - 1)
+                                     : whole;
         const lierne_axis_place place = {.local = w->local + ends[zone] - w->start,
                                          .window = index,
                                          .zone = zone};
-        LIERNE_TRY(push_zone(pieces, layout, axis, place, ends[zone], ends[zone + 1]));
+        LIERNE_TRY(push_zone(pieces, lierne_halo_of(layout, axis)->boundary, &document, place,
+                             ends[zone], ends[zone + 1]));
     }
     return LIERNE_OK;
 }
@@ -278,38 +306,61 @@ static int compare_spans(const void *a, const void *b) {
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Adds what of an axis may have positions [from, to) in its window. */
+/* a / b, rounded down. */
+static int64_t quotient(int64_t a, int64_t b) {
+    return (a - modulo(a, b)) / b;
+}
+
+/* Adds what the placements cut of an axis and may have positions [from, to) in its window. A window
+ * also has what no output of its own reads, where the stride is long: between two of its outputs.
+ */
 static lierne_status add_reach(lierne_span_list *list, const lierne_layout *layout, int axis,
                                int64_t from, int64_t to) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
-    int64_t start = larger(from - h->hi, 0), end = smaller(to + h->lo, layout->shape[axis]);
+    int64_t t = h->stride > 0 ? h->stride : 1;
+    int64_t start = larger(quotient(from - h->hi, t), 0);
+    int64_t end = smaller(quotient(to - 1 + h->lo + t - 1, t) + 1, lierne_extent(layout, axis));
     const lierne_span span = {.start = start, .size = end - start};
     return end > start ? LIERNE_VEC_PUSH(list, span) : LIERNE_OK;
 }
 
-/* Adds what may show an element of [x, y). A margin that is narrower than the axis reaches one
- * image of it below and one above; a wider one shows all of it. */
-static lierne_status add_images(lierne_span_list *list, const lierne_layout *layout, int axis,
-                                int64_t x, int64_t y) {
+/* Adds what may have images of a document: spans that begin or end near its borders. */
+static lierne_status add_document(lierne_span_list *list, const lierne_layout *layout, int axis,
+                                  const lierne_span *document) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
-    int64_t n = layout->shape[axis], lo = larger(h->lo, 0), hi = larger(h->hi, 0);
-    int64_t mirrored = h->boundary == LIERNE_BOUNDARY_MIRROR ? 1 : 0;
-    LIERNE_TRY(add_reach(list, layout, axis, x, y));
-    switch (h->boundary) {
-    case LIERNE_BOUNDARY_NONE:
-    case LIERNE_BOUNDARY_ZERO:
-    case LIERNE_BOUNDARY_KEEP:
-        return LIERNE_OK;
-    case LIERNE_BOUNDARY_REPLICATE:
-        LIERNE_TRY(x == 0 ? add_reach(list, layout, axis, -lo, 0) : LIERNE_OK);
-        return y == n ? add_reach(list, layout, axis, n, n + hi) : LIERNE_OK;
-    case LIERNE_BOUNDARY_PERIODIC:
-    case LIERNE_BOUNDARY_MIRROR:
-    case LIERNE_BOUNDARY_SYMMETRIC:
-        break;
+    int64_t lo = smaller(h->lo, document->size), hi = smaller(h->hi, document->size);
+    const lierne_span lower = {.start = document->start, .size = lo};
+    const lierne_span upper = {.start = document->start + document->size - hi, .size = hi};
+    LIERNE_TRY(lo > 0 ? LIERNE_VEC_PUSH(list, lower) : LIERNE_OK);
+    return hi > 0 ? LIERNE_VEC_PUSH(list, upper) : LIERNE_OK;
+}
+
+static lierne_status add_documents(lierne_span_list *list, const lierne_layout *layout, int axis,
+                                   int64_t x, int64_t y) {
+    while (x < y) {
+        const lierne_span document = document_of(layout, axis, x);
+        LIERNE_TRY(add_document(list, layout, axis, &document));
+        x = document.start + document.size;
     }
-    if (lo >= n || hi >= n) {
-        const lierne_span whole = {.size = n};
+    return LIERNE_OK;
+}
+
+/* Adds what may show an element of [x, y) outside of the axis. A margin that is narrower than the
+ * axis reaches one image of it below and one above; a wider one shows all of it. */
+static lierne_status add_reflected(lierne_span_list *list, const lierne_layout *layout, int axis,
+                                   int64_t x, int64_t y) {
+    const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+    int64_t n = layout->shape[axis], lo = larger(h->lo, 0), end = n + h->hi;
+    int64_t mirrored = h->boundary == LIERNE_BOUNDARY_MIRROR ? 1 : 0;
+    const lierne_span whole = {.size = lierne_extent(layout, axis)};
+    if (h->stride > 0) {
+        end = h->stride * (h->outputs - 1) + h->hi + 1;
+    }
+    if (h->boundary == LIERNE_BOUNDARY_REPLICATE) {
+        LIERNE_TRY(x == 0 ? add_reach(list, layout, axis, -lo, 0) : LIERNE_OK);
+        return y == n ? add_reach(list, layout, axis, n, larger(end, n)) : LIERNE_OK;
+    }
+    if (lo >= n || end >= 2 * n) {
         return LIERNE_VEC_PUSH(list, whole);
     }
     if (h->boundary == LIERNE_BOUNDARY_PERIODIC) {
@@ -318,6 +369,18 @@ static lierne_status add_images(lierne_span_list *list, const lierne_layout *lay
     }
     LIERNE_TRY(add_reach(list, layout, axis, mirrored - y, mirrored - x));
     return add_reach(list, layout, axis, 2 * n - mirrored - y, 2 * n - mirrored - x);
+}
+
+/* Adds what may show an element of [x, y). */
+static lierne_status add_images(lierne_span_list *list, const lierne_layout *layout, int axis,
+                                int64_t x, int64_t y) {
+    const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+    LIERNE_TRY(add_reach(list, layout, axis, x, y));
+    if (h->boundary < LIERNE_BOUNDARY_PERIODIC) {
+        return LIERNE_OK;
+    }
+    return h->nsegments > 0 ? add_documents(list, layout, axis, x, y)
+                            : add_reflected(list, layout, axis, x, y);
 }
 
 /* Spans that ascend and do not overlap, of any. */

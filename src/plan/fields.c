@@ -193,7 +193,7 @@ static void add_placement(lierne_plan_fields *fields, const char *prefix,
     }
     if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
         int64_t columns = lierne_is_axis_map(p) ? 1 : layout->shape[p->axis2];
-        size_t n = (size_t)(layout->shape[p->axis] * columns);
+        size_t n = (size_t)(lierne_extent(layout, p->axis) * columns);
         lierne_plan_fields_add_dim(fields, prefix, dim, "axis2", p->axis2);
         add_dim_list(fields, prefix, dim, "rows", LIERNE_ITEM_I32, p->rows, n);
     }
@@ -240,6 +240,15 @@ static void add_halo(lierne_plan_fields *fields, const char *prefix, int index, 
     field->value = value;
 }
 
+/* By their first different offset, which an empty list has not. */
+static void add_documents(lierne_plan_fields *fields, const char *prefix, int index,
+                          const lierne_dense_halo *halo) {
+    char full[sizeof fields->at[0].name];
+    snprintf(full, sizeof full, "%s.halo[%d].segments", prefix, index);
+    lierne_plan_fields_add_list(fields, full, LIERNE_ITEM_I64, halo->segments,
+                                halo->nsegments > 0 ? (size_t)halo->nsegments + 1 : 0);
+}
+
 static void add_halos(lierne_plan_fields *fields, const char *prefix, const lierne_halos *halos) {
     add_field(fields, prefix, "nhalos", halos ? halos->n : 0);
     for (int i = 0; halos && i < halos->n; i++) {
@@ -247,6 +256,9 @@ static void add_halos(lierne_plan_fields *fields, const char *prefix, const lier
         add_halo(fields, prefix, i, "boundary", (int64_t)halos->at[i].boundary);
         add_halo(fields, prefix, i, "lo", halos->at[i].lo);
         add_halo(fields, prefix, i, "hi", halos->at[i].hi);
+        add_halo(fields, prefix, i, "stride", halos->at[i].stride);
+        add_halo(fields, prefix, i, "outputs", halos->at[i].outputs);
+        add_documents(fields, prefix, i, &halos->at[i]);
     }
     if (halos) {
         add_field(fields, prefix, "stencil", (int64_t)halos->stencil);

@@ -28,7 +28,7 @@ lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sh
 lierne_status lierne_plan_check_inflight(int max_inflight);
 
 /* What ranks must have given alike: four layouts of LIERNE_MAX_DIMS dims fit. */
-#define LIERNE_PLAN_FIELDS 536
+#define LIERNE_PLAN_FIELDS 600
 typedef struct lierne_plan_fields {
     lierne_field at[LIERNE_PLAN_FIELDS];
     size_t count;

@@ -1,5 +1,5 @@
-/* dense_halo.json, order and invalid: the bits of sums of 16-bit gradients, and descriptions that
- * are rejected. */
+/* dense_halo.json, order, invalid and helpers: the bits of sums of 16-bit gradients, descriptions
+ * that are rejected, and the numbers of convolutions. */
 #include "dense_halo.h"
 #include "row_case.h"
 
@@ -166,4 +166,26 @@ void golden_dense_halo_invalid(golden_case *c) {
     golden_expect(c, !all || golden_get(c->item, "call"), "all ranks have planned");
     golden_world_end(c, &world, "invalid");
     free_layouts(&k);
+}
+
+void golden_dense_halo_helper(golden_case *c) {
+    const cJSON *expect = golden_get(c->item, "expect");
+    const lierne_convolution_spec spec = {.size = sizeof spec,
+                                          .elements = golden_int(c->item, "size", 0),
+                                          .kernel = golden_int(c->item, "kernel", 0),
+                                          .stride = golden_int(c->item, "stride", 0),
+                                          .dilation = golden_int(c->item, "dilation", 0),
+                                          .pad_lo = golden_int(c->item, "pad_lo", 0),
+                                          .pad_hi = golden_int(c->item, "pad_hi", 0)};
+    lierne_dense_halo halo = {.axis = 3};
+    golden_expect_status(c, "lierne_halo_from_convolution",
+                         lierne_halo_from_convolution(&halo, &spec),
+                         expect ? LIERNE_OK : LIERNE_ERR_INVALID);
+    golden_expect(c,
+                  !expect || (halo.lo == golden_int(expect, "lo", 0) &&
+                              halo.hi == golden_int(expect, "hi", 0) &&
+                              halo.outputs == golden_int(expect, "outputs", 0) &&
+                              halo.stride == spec.stride && halo.axis == 3),
+                  "lo %lld, hi %lld, outputs %lld", (long long)halo.lo, (long long)halo.hi,
+                  (long long)halo.outputs);
 }

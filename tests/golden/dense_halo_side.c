@@ -20,9 +20,14 @@ static void read_halo(golden_side *side, lierne_dense_halo *halo, const cJSON *i
     *halo = (lierne_dense_halo){.axis = (int)golden_int(item, "axis", 0),
                                 .boundary = read_boundary(golden_get(item, "boundary")),
                                 .lo = golden_int(item, "lo", 0),
-                                .hi = golden_int(item, "hi", 0)};
-    side->unbuilt = side->unbuilt || golden_get(item, "stride") || golden_get(item, "starts") ||
-                    golden_get(item, "segments");
+                                .hi = golden_int(item, "hi", 0),
+                                .stride = golden_int(item, "stride", 0),
+                                .outputs = golden_int(item, "outputs", 0)};
+    if (golden_get(item, "segments")) {
+        halo->segments = golden_read_ints(golden_get(item, "segments"), &halo->nsegments);
+        halo->nsegments--;
+    }
+    side->unbuilt = side->unbuilt || golden_get(item, "starts");
 }
 
 static int32_t *read_owners(const cJSON *list) {
@@ -126,6 +131,7 @@ void golden_side_free(golden_side *side) {
     for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
         free(side->counts[d]);
         free(side->rows[d]);
+        free((void *)side->halos[d].segments);
     }
 }
 

@@ -41,7 +41,7 @@ static const struct {
     {"isolation.json", "upstream_scanned_kinds", NULL},
     {"dense_halo.json", "cases", golden_dense_halo},
     {"dense_halo.json", "order", golden_dense_halo_order},
-    {"dense_halo.json", "helpers", NULL},
+    {"dense_halo.json", "helpers", golden_dense_halo_helper},
     {"dense_halo.json", "invalid", golden_dense_halo_invalid},
     {"packed.json", "layouts", golden_packed_layout},
     {"packed.json", "redistribute", golden_packed_move},

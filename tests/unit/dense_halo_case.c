@@ -25,6 +25,14 @@ static void draw_dims(const halo_case *c, halo_side *s) {
     s->offset = (int)draw(c->world - size + 1);
 }
 
+static const lierne_dense_halo *halo_of(const halo_side *s, int axis);
+
+/* What placements cut of an axis. */
+static int64_t extent_of(const halo_case *c, const halo_side *s, int axis) {
+    const lierne_dense_halo *h = halo_of(s, axis);
+    return h && h->stride ? h->outputs : c->shape[axis];
+}
+
 static void draw_placement(const halo_case *c, halo_side *s, int d, bool source) {
     static const lierne_placement_kind kinds[] = {
         LIERNE_PLACEMENT_SHARD,     LIERNE_PLACEMENT_SHARD,        LIERNE_PLACEMENT_SHARD,
@@ -39,13 +47,13 @@ static void draw_placement(const halo_case *c, halo_side *s, int d, bool source)
                             .share = (lierne_share_rule)draw(2)};
     if (p->kind == LIERNE_PLACEMENT_SHARD && draw(3) == 0) {
         memset(s->counts[d], 0, sizeof s->counts[d]);
-        for (int64_t i = 0; i < c->shape[p->axis]; i++) {
+        for (int64_t i = 0; i < extent_of(c, s, p->axis); i++) {
             s->counts[d][draw(s->sizes[d])]++;
         }
         p->counts = s->counts[d];
         p->share = LIERNE_SHARE_RULE_BALANCED;
     }
-    for (int64_t i = 0; i < c->shape[p->axis]; i++) {
+    for (int64_t i = 0; i < extent_of(c, s, p->axis); i++) {
         s->rows[d][i] = (int32_t)draw(s->sizes[d]);
     }
     p->rows = s->rows[d];
@@ -60,7 +68,24 @@ static int64_t draw_width(const halo_case *c, int axis) {
                            : draw(3);
 }
 
-static void draw_halo(const halo_case *c, const halo_side *s, lierne_dense_halo *h) {
+/* Documents of any length, some of them empty. */
+static void draw_documents(const halo_case *c, halo_side *s, lierne_dense_halo *h) {
+    int64_t n = c->shape[h->axis], *at = s->segments[h->axis];
+    h->nsegments = 1 + draw(HALO_SEGMENTS);
+    h->segments = at;
+    at[0] = 0;
+    for (int64_t i = 1; i < h->nsegments; i++) {
+        int64_t cut = draw(n + 1);
+        int64_t k = i;
+        for (; k > 1 && at[k - 1] > cut; k--) {
+            at[k] = at[k - 1];
+        }
+        at[k] = cut;
+    }
+    at[h->nsegments] = n;
+}
+
+static void draw_halo(const halo_case *c, halo_side *s, lierne_dense_halo *h) {
     h->boundary = (lierne_boundary)draw(7);
     h->lo = draw_width(c, h->axis);
     h->hi = draw_width(c, h->axis);
@@ -69,6 +94,12 @@ static void draw_halo(const halo_case *c, const halo_side *s, lierne_dense_halo 
         int64_t by = draw(h->lo + h->hi + 1);
         h->lo += by;
         h->hi -= by;
+    } else if (draw(4) == 0) {
+        draw_documents(c, s, h);
+    } else if (s->stencil == LIERNE_STENCIL_BOX && !s->storage && draw(3) == 0) {
+        h->stride = 1 + draw(3);
+        h->outputs = draw(c->shape[h->axis] + 2);
+        h->hi -= draw(2) && h->lo + h->hi > 0 ? 1 : 0;
     }
 }
 
@@ -97,11 +128,11 @@ static void draw_side(halo_case *c, int side) {
     while (!layout) {
         *s = (halo_side){.full_axes = draw(6) ? 0 : (uint32_t)draw(1 << c->naxes)};
         draw_dims(c, s);
-        for (int d = 0; d < s->ndims; d++) {
-            draw_placement(c, s, d, source && !c->equal);
-        }
         if (!source || c->equal || draw(4) == 0) {
             draw_halos(c, s, source);
+        }
+        for (int d = 0; d < s->ndims; d++) {
+            draw_placement(c, s, d, source && !c->equal);
         }
         if (!source || halo_has_cores(s)) {
             halo_layout(&layout, c, side);
@@ -114,6 +145,9 @@ static void point_lists(halo_side *s) {
     for (int d = 0; d < s->ndims; d++) {
         s->placements[d].counts = s->placements[d].counts ? s->counts[d] : NULL;
         s->placements[d].rows = s->rows[d];
+    }
+    for (int i = 0; i < s->nhalos; i++) {
+        s->halos[i].segments = s->halos[i].segments ? s->segments[s->halos[i].axis] : NULL;
     }
 }
 
@@ -174,9 +208,15 @@ static int print_side(char *text, size_t size, const halo_side *s) {
                                  : "");
     }
     for (int i = 0; i < s->nhalos; i++) {
-        n += snprintf(text + n, size - (size_t)n, " [axis %d boundary %d lo %d hi %d]",
-                      s->halos[i].axis, (int)s->halos[i].boundary, (int)s->halos[i].lo,
-                      (int)s->halos[i].hi);
+        const lierne_dense_halo *h = &s->halos[i];
+        n += snprintf(text + n, size - (size_t)n, " [axis %d boundary %d lo %d hi %d stride %d %d",
+                      h->axis, (int)h->boundary, (int)h->lo, (int)h->hi, (int)h->stride,
+                      (int)h->outputs);
+        for (int64_t k = 0; k <= h->nsegments && h->nsegments; k++) {
+            n += snprintf(text + n, size - (size_t)n, "%s%d", k ? "," : " documents ",
+                          (int)h->segments[k]);
+        }
+        n += snprintf(text + n, size - (size_t)n, "]");
     }
     return n;
 }
@@ -196,7 +236,7 @@ const char *halo_text(const halo_case *c) {
 bool halo_has_cores(const halo_side *side) {
     bool cores = side->storage == LIERNE_HALO_STORAGE_PADDED;
     for (int i = 0; i < side->nhalos; i++) {
-        cores = cores && side->halos[i].lo >= 0 && side->halos[i].hi >= 0;
+        cores = cores && side->halos[i].lo >= 0 && side->halos[i].hi >= 0 && !side->halos[i].stride;
     }
     return cores;
 }
@@ -297,10 +337,20 @@ static int64_t map(lierne_boundary boundary, int64_t n, int64_t i) {
 /* The window of the span list[from] to list[to - 1]. */
 static void add_window(positions *p, const lierne_dense_halo *h, int64_t n, const int64_t *list,
                        int64_t from, int64_t to) {
-    int64_t start = list[from], end = list[to - 1] + 1;
-    for (int64_t i = start - h->lo; i < end + h->hi; i++) {
-        if (h->boundary != LIERNE_BOUNDARY_NONE || (i >= 0 && i < n)) {
-            add(p, map(h->boundary, n, i), p->nwindows, i < start ? LO : i < end ? CORE : HI);
+    int64_t start = list[from], end = list[to - 1] + 1, t = h->stride ? h->stride : 1;
+    for (int64_t i = t * start - h->lo; i < t * (end - 1) + 1 + h->hi; i++) {
+        int64_t first = 0, size = n, zone = h->stride ? CORE : i < start ? LO : i < end ? CORE : HI;
+        for (int64_t k = 0; k < h->nsegments && zone != CORE; k++) {
+            int64_t element = zone == LO ? start : end - 1;
+            if (h->segments[k] <= element && element < h->segments[k + 1]) {
+                first = h->segments[k];
+                size = h->segments[k + 1] - first;
+            }
+        }
+        int64_t shown =
+            i >= first && i < first + size ? i - first : map(h->boundary, size, i - first);
+        if (h->boundary != LIERNE_BOUNDARY_NONE || (i >= first && i < first + size)) {
+            add(p, shown < 0 ? shown : shown + first, p->nwindows, (int)zone);
         }
     }
     p->nwindows++;
@@ -358,7 +408,7 @@ static bool find_rank(halo_buffer *b, const halo_side *s, int rank, int *coords)
 /* Shares in their order, slower dims first where that is equal, then maps. */
 static void list_axis(positions *p, const halo_case *c, const halo_side *s, const int *coords,
                       int axis) {
-    int64_t list[HALO_SIZE], n = c->shape[axis];
+    int64_t list[HALO_SIZE + 2], n = extent_of(c, s, axis);
     for (int64_t i = 0; i < n; i++) {
         list[i] = i;
     }

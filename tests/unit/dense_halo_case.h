@@ -7,7 +7,7 @@
 #include "lierne.h"
 #include "numbers.h"
 
-enum { HALO_DIMS = 3, HALO_SIZE = 10, HALO_WORLD = 12, HALO_POSITIONS = 512 };
+enum { HALO_DIMS = 3, HALO_SIZE = 10, HALO_WORLD = 12, HALO_POSITIONS = 512, HALO_SEGMENTS = 4 };
 
 /* What a place of a buffer shows, where it is no element. */
 enum { HALO_ZERO = -1, HALO_KEEP = -2, HALO_FOREIGN = -3 };
@@ -18,10 +18,11 @@ typedef struct halo_side {
     int offset;
     lierne_placement placements[HALO_DIMS];
     int64_t counts[HALO_DIMS][HALO_WORLD];
-    int32_t rows[HALO_DIMS][HALO_SIZE];
+    int32_t rows[HALO_DIMS][HALO_SIZE + 2];
     uint32_t full_axes;
     int nhalos;
     lierne_dense_halo halos[LIERNE_MAX_AXES];
+    int64_t segments[LIERNE_MAX_AXES][HALO_SEGMENTS + 1]; /* by axis */
     lierne_stencil stencil;
     lierne_halo_storage storage;
 } halo_side;

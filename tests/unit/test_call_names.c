@@ -128,6 +128,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_layout_get_elements, NULL, NULL, NULL, 0);
     BAD(lierne_layout_get_boxes, NULL, 0, NULL, NULL, 0);
     BAD(lierne_layout_get_windows, NULL, 0, NULL, NULL, 0, 0);
+    BAD(lierne_halo_from_convolution, NULL, NULL);
     BAD(lierne_layout_get_margins, NULL, 0, NULL, NULL, 0);
     BAD(lierne_bridge_check, &bridge);
     BAD(lierne_bridge_check_grids, NULL);

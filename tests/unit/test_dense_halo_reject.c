@@ -41,6 +41,17 @@ static lierne_layout *make(const reject_case *t) {
     return layout;
 }
 
+/* Windows of outputs with stride 2 and boundary NONE. */
+static void bound(reject_case *t, int64_t lo, int64_t hi, int64_t outputs) {
+    t->halos[0] = (lierne_dense_halo){.lo = lo, .hi = hi, .stride = 2, .outputs = outputs};
+}
+
+/* Documents of axis 0. */
+static void divide(reject_case *t, int64_t n, const int64_t *segments) {
+    t->halos[0].nsegments = n;
+    t->halos[0].segments = segments;
+}
+
 #define REJECTED(change, status, words)                                                            \
     do {                                                                                           \
         reject_case t;                                                                             \
@@ -76,9 +87,98 @@ Test(dense_halo, bad_descriptions_are_rejected) {
              "halo[0].hi is -1, must be at least 0 with margin storage");
     REJECTED((t.halos[0].hi = -1, t.halos[0].boundary = LIERNE_BOUNDARY_NONE), invalid,
              "halo[0].hi is -1, must be at least 0 with boundary NONE");
+    REJECTED(t.halos[0].stride = -1, invalid, "halo[0].stride is -1 and outputs 0");
+    REJECTED(t.halos[0].outputs = 4, invalid, "halo[0].stride is 0 and outputs 4");
+    REJECTED((t.halos[0].stride = 2, t.halos[0].outputs = -1), invalid, "and outputs -1");
+    REJECTED((t.halos[0].stride = 2, t.spec.stencil = LIERNE_STENCIL_STAR), invalid,
+             "halo[0].stride is 2, must be 0 with a star");
+    REJECTED((t.halos[0].stride = 2, t.spec.halo_storage = LIERNE_HALO_STORAGE_MARGINS), invalid,
+             "halo[0].stride is 2, must be 0 with margin storage");
+    REJECTED((t.halos[0].stride = 1, t.halos[0].outputs = INT64_MAX), LIERNE_ERR_OVERFLOW,
+             "their product must be at most");
+    REJECTED(bound(&t, 0, 2, 4), invalid, "windows reach from 0 to 8, must be in 0 to 7");
+    REJECTED(bound(&t, 1, 1, 4), invalid, "windows reach from -1 to 7, must be in 0 to 7");
+    REJECTED((t.shape[0] = 0, bound(&t, 0, 1, 1), t.halos[0].boundary = LIERNE_BOUNDARY_PERIODIC),
+             invalid, "must be ZERO or KEEP on an axis without elements");
     REJECTED(t.halos[0].lo = INT64_MAX, LIERNE_ERR_OVERFLOW, "halo[0].lo is 9223372036854775807");
     REJECTED(t.halos[0].hi = INT64_MIN, LIERNE_ERR_OVERFLOW, "halo[0].hi is -92233720368547");
     REJECTED(t.halos[0].lo = (int64_t)1 << 58, LIERNE_ERR_OVERFLOW, "at axis 0 of size 8");
+}
+
+Test(dense_halo, bad_documents_are_rejected) {
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    static const int64_t late[] = {1, 4, 8}, short_of[] = {0, 4, 7}, falls[] = {0, 5, 4, 8},
+                         good[] = {0, 4, 4, 8};
+    REJECTED(divide(&t, -1, good), invalid, "halo[0].nsegments is -1, must be at least 0");
+    REJECTED(divide(&t, 3, NULL), invalid, "halo[0].nsegments is 3, but segments is NULL");
+    REJECTED(divide(&t, 2, late), invalid, "halo[0].segments[0] is 1, must be 0");
+    REJECTED(divide(&t, 2, short_of), invalid, "halo[0].segments[2] is 7, must be 8");
+    REJECTED(divide(&t, 3, falls), invalid, "halo[0].segments[2] is 4, must be at least 5");
+    REJECTED((divide(&t, 3, good), t.halos[0].lo = -1), invalid,
+             "halo[0].lo is -1, must be at least 0 with documents");
+    REJECTED((bound(&t, 0, 0, 4), divide(&t, 3, good)), invalid,
+             "halo[0].stride is 2, must be 0 with documents");
+}
+
+/* A plan gets another shape; documents and outputs would no longer fit. */
+Test(dense_halo, documents_and_outputs_keep_their_axis) {
+    static const int64_t documents[] = {0, 4, 8};
+    for (int k = 0; k < 2; k++) {
+        reject_case t;
+        lierne_sim *sim;
+        lierne_plan *plan;
+        int64_t shape[2] = {8, 3};
+        open_case(&t);
+        assert_ok(lierne_sim_create(&sim, 1, NULL));
+        lierne_grid_destroy(t.grid);
+        const lierne_grid_spec one = {.size = sizeof one, .world_size = 1};
+        assert_ok(lierne_grid_create(&t.grid, &one));
+        t.spec.grid = t.grid;
+        k ? bound(&t, 0, 1, 4) : divide(&t, 2, documents);
+        lierne_layout *halo = make(&t);
+        t.spec.nhalos = 0;
+        lierne_layout *plain = make(&t);
+        const lierne_redistribute_spec spec = {.size = sizeof spec, .src = plain, .dst = halo};
+        assert_ok(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 0), &spec));
+        assert_ok(lierne_plan_update_shape(plan, shape));
+        shape[0] = 6;
+        assert_error(lierne_plan_update_shape(plan, shape), LIERNE_ERR_INVALID,
+                     k ? "its halo has a stride" : "its halo has a list of documents");
+        assert_ok(lierne_plan_destroy(plan));
+        lierne_layout_destroy(halo);
+        lierne_layout_destroy(plain);
+        assert_ok(lierne_sim_destroy(sim));
+        lierne_grid_destroy(t.grid);
+    }
+}
+
+Test(dense_halo, bad_convolutions_are_rejected) {
+    lierne_convolution_spec spec = LIERNE_CONVOLUTION_SPEC_INIT;
+    lierne_dense_halo halo = {.axis = 1};
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    spec.elements = 5;
+    assert_ok(lierne_halo_from_convolution(&halo, &spec));
+    cr_assert(halo.axis == 1 && halo.lo == 0 && halo.hi == 0 && halo.outputs == 5);
+    assert_error(lierne_halo_from_convolution(NULL, &spec), invalid, "halo is NULL");
+    assert_error(lierne_halo_from_convolution(&halo, NULL), invalid, "spec is NULL");
+    spec.kernel = 0;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "kernel is 0");
+    spec.kernel = 6;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "only 5 with padding");
+    spec.kernel = INT64_MAX;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), LIERNE_ERR_OVERFLOW, "kernel is");
+    spec.kernel = spec.dilation = (int64_t)1 << 40;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), LIERNE_ERR_OVERFLOW, "dilation");
+    spec.kernel = 1, spec.dilation = 0;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "dilation is 0");
+    spec.dilation = 1, spec.stride = 0;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "stride is 0");
+    spec.stride = 1, spec.pad_lo = -1;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "pad_lo is -1");
+    spec.pad_lo = 0, spec.pad_hi = -1;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "pad_hi is -1");
+    spec.pad_hi = 0, spec.elements = -1;
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "elements is -1");
 }
 
 Test(dense_halo, maps_of_two_axes_and_packings_are_rejected) {

@@ -290,11 +290,26 @@ Boundary = typing.Literal["none", "zero", "keep", "periodic", "mirror", "symmetr
 
 class DenseHalo:
     """Margins of an axis of a Layout: lo elements below and hi above what a rank has of it. boundary:
-    what positions outside of the axis show (lierne/dense_halo.h)."""
+    what positions outside of the axis show (lierne/dense_halo.h). stride, outputs: the placements cut
+    outputs, which read windows. segments: offsets of documents, as cu_seqlens."""
 
-    def __init__(self, axis: int, lo: int, hi: int, boundary: Boundary = "none") -> None:
-        self.axis, self.lo, self.hi = axis, lo, hi
+    def __init__(self, axis: int, lo: int, hi: int, boundary: Boundary = "none", stride: int = 0, outputs: int = 0,
+                 segments: typing.Optional[Integers] = None) -> None:
+        self.axis, self.lo, self.hi, self.stride, self.outputs = axis, lo, hi, stride, outputs
         self.boundary = choice("boundary", boundary, _BOUNDARIES)
+        self.segments = segments
+        self.nsegments = 0 if segments is None else np.asarray(segments).size - 1
+
+    @classmethod
+    def convolution(cls, axis: int, size: int, kernel: int, stride: int = 1, dilation: int = 1, pad_lo: int = 0,
+                    pad_hi: int = 0, boundary: Boundary = "zero") -> DenseHalo:
+        """What a convolution reads of an axis of `size` elements, with this padding; the placements of the
+        axis cut its outputs. Raises errors.InvalidError where it has no output."""
+        spec = Spec("lierne_convolution_spec", elements=size, kernel=kernel, stride=stride, dilation=dilation,
+                    pad_lo=pad_lo, pad_hi=pad_hi)
+        halo = ffi.new("lierne_dense_halo *")
+        call(lib.lierne_halo_from_convolution, halo, spec.at)
+        return cls(axis, halo.lo, halo.hi, boundary, halo.stride, halo.outputs)
 
 
 class Layout:
