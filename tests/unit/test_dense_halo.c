@@ -17,6 +17,7 @@ typedef struct halo_world {
     halo_buffer buffers[2][HALO_WORLD];
     lierne_plan *plans[HALO_WORLD];
     int64_t elements; /* of the tensor */
+    bool accumulate;
 } halo_world;
 
 /* Buffers are of either dtype. */
@@ -89,10 +90,10 @@ static number forward_value(const halo_world *w, int64_t element) {
     return sum;
 }
 
-/* The gradient of an element: its core, then a term of each rank. */
-static number adjoint_value(const halo_world *w, int64_t element) {
-    number sum = constant(w, 0);
-    bool any = false;
+/* The gradient of an element: its core, or what was there, then a term of each rank. */
+static number adjoint_value(const halo_world *w, int64_t element, number before) {
+    number sum = w->accumulate ? before : constant(w, 0);
+    bool any = w->accumulate;
     for (int pass = 0; pass < 2; pass++) {
         for (int r = 0; r < w->c.world; r++) {
             const halo_buffer *b = &w->buffers[1][r];
@@ -123,7 +124,7 @@ static number expected(const halo_world *w, int rank, bool adjoint, int64_t i, n
     if (b->at[i] == HALO_ZERO || (adjoint && !b->core[i])) {
         return constant(w, 0);
     }
-    return adjoint ? adjoint_value(w, b->at[i]) : forward_value(w, b->at[i]);
+    return adjoint ? adjoint_value(w, b->at[i], before) : forward_value(w, b->at[i]);
 }
 
 static bool same(const halo_world *w, number a, number b) {
@@ -260,6 +261,7 @@ static void run_case(uint64_t seed) {
     lierne_layout *layouts[2];
     lierne_sim *sim;
     halo_random(&w.c, seed);
+    w.accumulate = w.c.sides[1].storage && seed % 2;
     for (int a = 0; a < w.c.naxes; a++) {
         w.elements *= w.c.shape[a];
     }
@@ -274,7 +276,8 @@ static void run_case(uint64_t seed) {
     for (int r = 0; r < w.c.world; r++) {
         const lierne_redistribute_spec spec = {.size = sizeof spec,
                                                .src = layouts[0],
-                                               .dst = layouts[1]};
+                                               .dst = layouts[1],
+                                               .accumulate = w.accumulate};
         cr_assert_eq(lierne_plan_create_redistribute(&w.plans[r], lierne_sim_get_context(sim, r),
                                                      &spec),
                      LIERNE_OK, "seed %d: %s\n%s", (int)seed, lierne_last_error(), halo_text(&w.c));
