@@ -58,6 +58,32 @@ class Plans(unittest.TestCase):
         with self.assertRaisesRegex(lierne.errors.DimSizeError, "grid 'vision'"):
             lierne.Grid({"dp": 0}, name="vision")
 
+    def test_dense_halos(self):
+        grid = lierne.Grid({"x": 2})
+        part = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)})
+        ring = lierne.DenseHalo(0, 1, 1, "periodic")
+        halo = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[ring])
+        margins = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[ring], halo_storage="margins")
+        self.assertEqual(halo.shape(0), (5, 2))
+        self.assertEqual(halo.windows(1, 0), [(2, 5, 0, 3, 3)])
+        self.assertEqual(margins.margins(1), [((2, 0), (1, 2), 0), ((6, 0), (1, 2), 2)])
+        whole = np.arange(12.0).reshape(6, 2)
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.Redistribute(world[r], part, halo) for r in range(2)]
+            outs = begin_all(plans, [whole[:3], whole[3:]])
+            np.testing.assert_array_equal(outs[0], whole[[5, 0, 1, 2, 3]])
+            np.testing.assert_array_equal(outs[1], whole[[2, 3, 4, 5, 0]])
+        outputs = lierne.DenseHalo.convolution(0, 6, kernel=3, stride=2, pad_lo=1, pad_hi=1)
+        strided = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[outputs])
+        self.assertEqual(strided.windows(0, 0), [(-1, 5, 0, 0, 2)])
+        documents = lierne.DenseHalo(0, 2, 0, segments=[0, 2, 6])
+        causal = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[documents])
+        self.assertEqual(causal.windows(1, 0), [(2, 4, 0, 3, 3)])
+        with self.assertRaisesRegex(ValueError, "boundary is 'wrap'"):
+            lierne.DenseHalo(0, 1, 1, "wrap")
+        with self.assertRaisesRegex(lierne.errors.InvalidError, "no output"):
+            lierne.DenseHalo.convolution(0, 2, kernel=5)
+
     def test_redistribution_and_composition(self):
         with lierne.Context.sim(4) as world:
             grid = lierne.Grid({"x": 2, "y": 2})

@@ -37,7 +37,7 @@ def Redistribute(context: Context, src: Layout, dst: Layout, adjoint_src: typing
                  adjoint_dst: typing.Optional[Layout] = None, max_inflight: int = 1, routing: Routing = "auto",
                  shared_output: SharedOutput = "none", group: typing.Optional[ContextGroup] = None,
                  max_segments: int = 0, max_rows: int = 0, max_peers: int = 0,
-                 name: typing.Optional[str] = None) -> Operation:
+                 accumulate: bool = False, name: typing.Optional[str] = None) -> Operation:
     """The Operation of a lierne.Redistribute between two lierne.Layouts."""
     return Operation(lierne.Redistribute(**arguments(locals())))
 
