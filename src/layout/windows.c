@@ -319,7 +319,7 @@ static lierne_status add_reach(lierne_span_list *list, const lierne_layout *layo
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
     int64_t t = h->stride > 0 ? h->stride : 1;
     int64_t start = larger(quotient(from - h->hi, t), 0);
-    int64_t end = smaller(quotient(to - 1 + h->lo + t - 1, t) + 1, lierne_extent(layout, axis));
+    int64_t end = smaller(quotient(to - 1 + h->lo, t) + 1, lierne_extent(layout, axis));
     const lierne_span span = {.start = start, .size = end - start};
     return end > start ? LIERNE_VEC_PUSH(list, span) : LIERNE_OK;
 }

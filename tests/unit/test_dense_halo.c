@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-enum { SEEDS = 1000, GARBAGE = 777777, BEFORE = -31415 };
+enum { SEEDS = 10000, GARBAGE = 777777, BEFORE = -31415 };
 
 typedef struct halo_world {
     halo_case c;
