@@ -112,7 +112,8 @@ $(EXAMPLES): %: %.o $(MPILIB) $(LIB)
 	$(LINK)
 
 TESTS    := $(B)/unit $(B)/golden $(PLAIN) $(MPI_TESTS) $(LAUNCHED) $(NCCL_TESTS) $(GPU_TESTS) \
-	$(GPU_LAUNCHED) $(GPU_MPI) $(EMULATED_PROGRAMS) $(EMULATED_KERNELS) $(EMULATED_PYTHON) $(MPI_BENCH) $(SELF_BENCH) $(GPU_BENCH) $(EXAMPLES)
+	$(GPU_LAUNCHED) $(GPU_MPI) $(EMULATED_PROGRAMS) $(EMULATED_KERNELS) $(EMULATED_PYTHON) $(MPI_BENCH) \
+	$(SELF_BENCH) $(GPU_BENCH) $(EXAMPLES)
 TEST_OBJ := $(call obj,$(call files,tests/unit/*.c tests/golden/*.c)) $(EMULATED_GPU:=.o) \
 	$(addsuffix .o,$(PLAIN) $(MPI_TESTS) $(LAUNCHED:$(B)/tests/launched/%=$(B)/launched/tests/mpi/%) $(EXAMPLES))
 announce-tests:

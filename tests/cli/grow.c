@@ -146,41 +146,31 @@ static void packed(void) {
         const int64_t *last;
     } s = {.spec = {.size = sizeof s.spec, .nsegments = 1}};
     lierne_packing p = {.size = sizeof p, .align = 8};
-    struct {
-        lierne_layout_spec spec;
-        const lierne_packing *last;
-    } l = {.spec = {.size = sizeof l.spec,
-                    .grid = grid,
-                    .naxes = 1,
-                    .shape = tokens,
-                    .dtype = LIERNE_DTYPE_F32,
-                    .placements = placements,
-                    .segments = &s.spec}};
-#ifdef SMALLER
-    l.last = &p;
-    l.spec.size = sizeof l;
-#else
-    l.spec.packing = &p;
+    lierne_layout_spec l = {.size = sizeof l,
+                            .grid = grid,
+                            .naxes = 1,
+                            .shape = tokens,
+                            .dtype = LIERNE_DTYPE_F32,
+                            .placements = placements,
+                            .segments = &s.spec,
+                            .packing = &p};
+#ifndef SMALLER
     s.spec.cu_seqlens = boundaries;
 #endif
     lierne_layout *made = NULL;
     TRY("segments", s.spec, SHORT("cu_seqlens is NULL"),
-        (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)));
+        (lierne_layout_destroy(made), lierne_layout_create(&made, &l)));
 #ifdef SMALLER
     s.last = boundaries;
     s.spec.size = sizeof s;
 #endif
-    TRY("packing", p, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)));
-    expect("packing again", (lierne_layout_destroy(made), lierne_layout_create(&made, &l.spec)),
+    TRY("packing", p, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l)));
+    expect("packing again", (lierne_layout_destroy(made), lierne_layout_create(&made, &l)),
            LIERNE_OK, NULL);
     joined(made);
-    l.spec.segments = NULL;
-#ifdef SMALLER
-    l.last = NULL;
-#else
-    l.spec.packing = NULL;
-#endif
-    update(made, &l.spec, &s.spec, &p);
+    l.segments = NULL;
+    l.packing = NULL;
+    update(made, &l, &s.spec, &p);
     lierne_layout_destroy(made);
 }
 
@@ -347,6 +337,10 @@ static void rows(void) {
 }
 
 static void space(void) {
+    lierne_dense_halo halo;
+    lierne_convolution_spec convolution = LIERNE_CONVOLUTION_SPEC_INIT;
+    convolution.elements = 8;
+    TRY("convolution", convolution, NULL, lierne_halo_from_convolution(&halo, &convolution));
     const double point[] = {0.5, 0.5, 0.5};
     lierne_brick_spec b = {.size = sizeof b,
                            .grid = {1, 1, 1},

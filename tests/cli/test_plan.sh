@@ -529,8 +529,8 @@ if [ -x "$build/lierne-run" ]; then
         '"rounds":16,"times":{"forward":{"median_us":'
     ends "run, not defined" 0 mpirun --oversubscribe -n 8 "$lierne" run \
         grids/megatron-cp-zigzag-fanin-8.json -b encoder_to_llm
-    has "run, not defined" "collective does not apply: rank 0: COLLECTIVE needs" \
-        "leader does not apply: rank 0: LEADER: source and destination grid share ranks 0 to 7"
+    has "run, not defined" "collective does not apply: rank 0: plan 'encoder_to_llm': COLLECTIVE needs" \
+        "leader does not apply: rank 0: plan 'encoder_to_llm': LEADER: source and destination grid share ranks 0 to 7"
     ends "run, leader" 0 mpirun --oversubscribe -n 8 "$lierne" run $disjoint -b fan-in --format json
     has "run, leader" '"leader":{"right":true,"forward":{"checked":' '"direct":{"right":true,'
     times=$(grep -oE '"(median|low|high)_us":[0-9.]+' "$work/out" | wc -l)

@@ -28,7 +28,8 @@ if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -e "$build/liblierne_mpi.
 fi
 
 # On the emulated device, whose library for Python is another one.
-mkdir "$work/lib" && ln -s "$build/liblierne.so.0" "$build/emulated/liblierne_cuda.so.0" "$work/lib"
+mkdir "$work/lib" && ln -s "$build/liblierne.so.0" "$work/lib" &&
+    ln -s "$build/emulated/for_python.so" "$work/lib/liblierne_cuda.so.0"
 LIERNE_LIBRARY_PATH=$work/lib PYTHONPATH=$build/python:tests/python timeout 120 "$build/tests/launched/launch" 2 \
     "$python" tests/python/device.py "$build/emulated/libcuda.so.1" >"$work/out" 2>&1 &&
     [ "$(grep -o '9 passed, 0 failed' "$work/out" | wc -l)" = 2 ]

@@ -35,7 +35,7 @@ $(EMULATED_MPI): $(EMULATED)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(EMULATED)/tes
 $(EMULATED_MPI): private COMPILER := $(MPICC)
 $(EMULATED_MPI): private WRAPS := $(STREAM_WRAPS)
 # For Python, which loads it in place of liblierne_cuda.
-EMULATED_PYTHON := $(EMULATED)/liblierne_cuda.so.0
+EMULATED_PYTHON := $(EMULATED)/for_python.so
 $(EMULATED_PYTHON): $(EMULATED_CUDA) $(SO) $(EMULATOR)
 	$(Q)$(CC) $(CFLAGS) $(OWN_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-rpath,$(abspath $(EMULATED)) -o $@ \
 		$(filter %.o,$^) $(SO) $(EMULATOR)

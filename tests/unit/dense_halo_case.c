@@ -315,7 +315,7 @@ static int64_t map(lierne_boundary boundary, int64_t n, int64_t i) {
     if (i >= 0 && i < n) {
         return i;
     }
-    int64_t m = n > 1 ? modulo(i, 2 * (n - 1)) : 0, k = modulo(i, 2 * n);
+    int64_t m = n > 1 ? modulo(i, 2 * (n - 1)) : 0, k = n > 0 ? modulo(i, 2 * n) : 0;
     switch (boundary) {
     case LIERNE_BOUNDARY_ZERO:
         return HALO_ZERO;
