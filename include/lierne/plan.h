@@ -119,7 +119,8 @@ LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne
 /* The planner that created the plan: "redistribute", "set", "bridge", "megatron", "graph",
  * "references" (flattened plans too), "halo" (restricted plans too), "all_gather",
  * "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "barrier", "packed_bridge",
- * "transposed", "composed", "retyped". Static storage; NULL for NULL. Not collective. */
+ * "transposed", "composed", "retyped", "fetch_and_add". Static storage; NULL for NULL. Not
+ * collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
 
 /* The kind of memory of the plan's buffers: "host" or "cuda". Static storage; NULL for NULL. Not

@@ -135,6 +135,43 @@ LIERNE_API lierne_status lierne_plan_create_references(lierne_plan **out, lierne
  * lierne_plan_create_graph. */
 LIERNE_API lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec);
 
+/* Fetch-and-add: every ghost adds a number to the row that it refers to, and fetches the value that
+ * the row had before (PetscSFFetchAndOp, with a stated order). So ranks number rows that they do
+ * not own, or allocate places in lists of other ranks. */
+typedef struct lierne_fetch_and_add_spec {
+    size_t size;
+    lierne_dtype dtype;
+    int64_t width;    /* elements of a row, at least 1 */
+    int64_t stride;   /* elements from a row to the next, at least width; 0: width */
+    int max_inflight; /* requests in flight, 1 to 64; 0: 1 */
+    const char *name; /* see lierne/plan.h (Names); NULL: none */
+} lierne_fetch_and_add_spec;
+#define LIERNE_FETCH_AND_ADD_SPEC_INIT                                                             \
+    { .size = sizeof(lierne_fetch_and_add_spec), .width = 1 }
+
+/* Creates a plan that fetches and adds, from the ghosts of `like`: a plan of a graph or of
+ * references, whose own rows may have another type. in and out of lierne_plan_forward are combined
+ * buffers of nowned + nghosts rows, and may be one buffer: in has the values of the owned rows and
+ * what each ghost adds, out the sums of the owned rows and what each ghost fetched.
+ *
+ * Contributions to a row come in the order of the adjoint: ascending rank, the owner's own ghosts
+ * at its own place, and on one rank in the order of its ghosts. A ghost fetches the value of the
+ * row, plus all contributions before its own. The owned rows become what the adjoint of a combined
+ * buffer makes of them, with the same bits; to fetch, a rank's contributions are added one after
+ * the other, the sums of the ranks before it are added to the value one after the other, and then
+ * the one to the other; each of these additions rounds. Two messages per pair of ranks that share
+ * a row. A rank performs an operation for each ghost of the row of which it has most ghosts: where
+ * one row has very many, add them up before.
+ *
+ * Collective; the ranks agree and exchange nothing else, and wait for one another. The new plan
+ * shares nothing with `like`, has no adjoint, and can be coalesced and retyped. dtype, width and
+ * max_inflight must be the same on every rank. Errors: INVALID (NULL, size, width, stride, dtype,
+ * max_inflight, a plan of another kind), COUNT_RANGE (sizes that overflow), NO_MEMORY, MISMATCH,
+ * TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
+LIERNE_API lierne_status lierne_plan_create_fetch_and_add(lierne_plan **out,
+                                                          const lierne_plan *like,
+                                                          const lierne_fetch_and_add_spec *spec);
+
 /* The lists that planning made. Pointers lead into the plan and are valid until it is destroyed or
  * updated. Lists of n entries may be NULL if n is 0. */
 typedef struct lierne_graph_lists {

@@ -329,6 +329,13 @@ static void rows(void) {
     TRY("retyped", other, NULL,
         (lierne_plan_destroy(retyped), lierne_plan_create_retyped(&retyped, plan, &other)));
     lierne_plan_destroy(retyped);
+    lierne_fetch_and_add_spec places = {.size = sizeof places,
+                                        .dtype = LIERNE_DTYPE_I64,
+                                        .width = 1};
+    lierne_plan *fetch = NULL;
+    TRY("fetch_and_add", places, NULL,
+        (lierne_plan_destroy(fetch), lierne_plan_create_fetch_and_add(&fetch, plan, &places)));
+    lierne_plan_destroy(fetch);
     PREPARE(lists);
     expect("lists", lierne_plan_get_graph_lists(&lists.value, plan), LIERNE_OK, NULL);
     expect_true("lists are filled", lists.value.nowned == 3 && lists.value.edge_source[0] == 2);

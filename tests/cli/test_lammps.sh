@@ -20,7 +20,7 @@ if ! { $mpicxx -O2 -Wall -Itests/oracle $(pkg-config --cflags liblammps) -I"$hea
     -o "$work/melt.o" tests/oracle/melt.cpp &&
     $mpicc -std=c11 -D_GNU_SOURCE -O2 -Wall -Iinclude -Isrc -Itests -Itests/support -c -o "$work/lammps.o" \
         tests/oracle/lammps.c &&
-    $mpicxx -o "$work/lammps" "$work/lammps.o" "$work/melt.o" "$build/tests/mpi/common.o" "$build/tests/support/numbers.o" \
+    $mpicxx -o "$work/lammps" "$work/lammps.o" "$work/melt.o" "$build"/tests/{mpi/parts.a,support/numbers.o} \
         "$build/liblierne_mpi.a" "$build/liblierne.a" $(pkg-config --libs liblammps) \
         $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm; } >"$work/log" 2>&1; then
     cat "$work/log"

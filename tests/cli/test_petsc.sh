@@ -15,7 +15,7 @@ if ! pkg-config --exists PETSc || [ ! -f "$build/liblierne_mpi.a" ]; then
 fi
 # shellcheck disable=SC2046
 if ! $mpicc -std=c11 -D_GNU_SOURCE -O2 -Wall -Iinclude -Isrc -Itests -Itests/support -o "$work/petsc_sf" \
-    tests/oracle/petsc_sf.c "$build"/tests/{mpi/common,mpi/rows,unit/halo_case}.o "$build/liblierne_mpi.a" \
+    tests/oracle/petsc_sf.c "$build"/tests/{unit/halo_case.o,mpi/parts.a,support/numbers.o} "$build/liblierne_mpi.a" \
     "$build/liblierne.a" $(pkg-config --cflags --libs PETSc) \
     $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm >"$work/log" 2>&1; then
     cat "$work/log"

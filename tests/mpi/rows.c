@@ -264,6 +264,45 @@ void forest_reduce(const forest *f, const shape *s, lierne_reduction op, array b
     free(sum), free(part);
 }
 
+/* The sum of what the first n ghosts of a rank add to a row; each rounds where `each`, else the sum
+ * does. */
+static contribution sum_of_ghosts(const forest *f, const shape *s, int rank, int64_t n,
+                                  const root *of, int64_t col, bool each) {
+    contribution sum = {0};
+    for (int64_t k = 0; k < n; k++) {
+        const root *g = &f->ghosts[rank][k];
+        if (g->rank == of->rank && g->row == of->row) {
+            contribution_add(&sum, s->dtype, LIERNE_REDUCTION_SUM,
+                             shape_cell(s, GRADIENTS, rank, k, col));
+            sum.value = each ? stored(s->dtype, sum.value) : sum.value;
+        }
+    }
+    sum.value = stored(s->dtype, sum.value);
+    return sum;
+}
+
+static void fetch_add(contribution *to, lierne_dtype dtype, contribution by) {
+    if (by.there) {
+        contribution_add(to, dtype, LIERNE_REDUCTION_SUM, by.value);
+        to->value = stored(dtype, to->value);
+    }
+}
+
+void forest_fetch(const forest *f, const shape *s, int rank, double *cells) {
+    forest_reduce(f, s, LIERNE_REDUCTION_SUM, BEFORE, NULL, rank, cells);
+    cells += f->nowned[rank] * s->width;
+    for (int64_t i = 0; i < f->nghosts[rank] * s->width; i++) {
+        int64_t k = i / s->width, col = i % s->width;
+        const root *g = &f->ghosts[rank][k];
+        contribution at = {true, shape_cell(s, BEFORE, g->rank, g->row, col)};
+        for (int q = 0; q < rank; q++) {
+            fetch_add(&at, s->dtype, sum_of_ghosts(f, s, q, f->nghosts[q], g, col, false));
+        }
+        fetch_add(&at, s->dtype, sum_of_ghosts(f, s, rank, k, g, col, true));
+        cells[i] = at.value;
+    }
+}
+
 void forest_check(lierne_plan *plan, const forest *f, const shape *s, bool accumulate,
                   bool transposed, const char *what) {
     int64_t nowned = f->nowned[test_rank], nghosts = f->nghosts[test_rank], sizes[2];

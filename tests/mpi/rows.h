@@ -70,6 +70,9 @@ void forest_forward(const forest *f, const shape *s, int rank, double *ghosts);
  * NULL. */
 void forest_reduce(const forest *f, const shape *s, lierne_reduction op, array before,
                    const int64_t *ghosts_at, int rank, double *owned);
+/* What a rank's owned rows, with the values in BEFORE, and then its ghosts become where each ghost
+ * fetches and adds its GRADIENTS. */
+void forest_fetch(const forest *f, const shape *s, int rank, double *cells);
 
 /* Executes both directions of a plan, or of its transpose, with owned rows and ghosts in arrays of
  * their own. Collective. */

@@ -138,11 +138,40 @@ static void check_retyped(lierne_plan *plan, const forest *f, uint64_t seed, boo
     lierne_plan_destroy(retyped);
 }
 
+/* What ghosts fetch and owned rows become, as rows of another type. Collective. */
+static void check_fetch(lierne_plan *like, const forest *f, uint64_t seed, const char *what) {
+    shape s = shape_random(seed, seed % 3 == 0);
+    int64_t nowned = f->nowned[test_rank], nghosts = f->nghosts[test_rank];
+    buffer in = buffer_new(&s, nowned + nghosts), out = buffer_new(&s, nowned + nghosts);
+    buffer wanted = buffer_new(&s, nowned + nghosts);
+    double *cells = malloc((size_t)((nowned + nghosts) * s.width + 1) * sizeof *cells);
+    lierne_plan *plan = NULL;
+    const lierne_fetch_and_add_spec spec = {.size = sizeof spec,
+                                            .dtype = s.dtype,
+                                            .width = s.width,
+                                            .stride = s.stride};
+    buffer_fill(&s, &in, 0, nowned, BEFORE, test_rank);
+    buffer_fill(&s, &in, nowned, nghosts, GRADIENTS, test_rank);
+    forest_fetch(f, &s, test_rank, cells);
+    buffer_set(&s, &wanted, 0, nowned + nghosts, cells);
+    if (CHECK(lierne_plan_create_fetch_and_add(&plan, like, &spec) == LIERNE_OK, "%s: %s", what,
+              lierne_last_error())) {
+        buffer_check(plan, LIERNE_DIRECTION_FORWARD, &in, &out, &wanted, what);
+        CHECK(lierne_plan_forward(plan, in.at, in.at, NULL) == LIERNE_OK &&
+                  memcmp(in.at, wanted.at, wanted.bytes) == 0,
+              "%s, fetched in place: %s", what, lierne_last_error());
+    }
+    lierne_plan_destroy(plan);
+    free(cells);
+    buffer_free(&in), buffer_free(&out), buffer_free(&wanted);
+}
+
 static void check_all(lierne_context *context, lierne_plan *plan, const forest *f, const shape *s,
                       bool accumulate, const char *what) {
     check_rows(plan, f, s, accumulate, what);
     check_reread(context, plan, f, s, accumulate, what);
     check_retyped(plan, f, s->seed + 1, accumulate, what);
+    check_fetch(plan, f, s->seed + 2, what);
 }
 
 static void run_graph(lierne_context *context, int number, lierne_graph_algorithm algorithm) {

@@ -1,5 +1,6 @@
 /* The same exchanges by PETSc's star forests: random references and random swaps, forward against
- * PetscSFBcast, adjoint against PetscSFReduce with MPI_SUM, reductions against MPI_MAX and MPI_MIN.
+ * PetscSFBcast, adjoint against PetscSFReduce with MPI_SUM, reductions against MPI_MAX and MPI_MIN,
+ * fetch-and-add against PetscSFFetchAndOp.
  * On integers in doubles, so that all must be equal. Built and run by tests/cli/test_petsc.sh. */
 #include "mpi/rows.h"
 #include "unit/halo_case.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 40 };
+enum { CASES = 40, FETCHES = 200 }; /* of each number of ranks */
 
 /* Calls of PETSc fail a check each. */
 #define PETSC(call) CHECK((call) == 0, "PETSc: %s", #call)
@@ -42,6 +43,68 @@ static void star_reduce(PetscSF star, MPI_Datatype row, const buffer *leaves, co
 
 static void check_equal(const buffer *a, const buffer *b, const char *what) {
     CHECK(memcmp(a->at, b->at, a->bytes) == 0, "%s differs from PETSc's", what);
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* What all ranks fetched of each row, ascending; the row is part of the number. */
+static int64_t *fetched_of_all(const forest *f, const double *fetched, int *n) {
+    int counts[ROWS_WORLD], first[ROWS_WORLD], own = (int)f->nghosts[test_rank];
+    int64_t *mine = malloc(((size_t)own + 1) * sizeof *mine), *all;
+    *n = 0;
+    for (int r = 0; r < test_world; r++) {
+        counts[r] = (int)f->nghosts[r];
+        first[r] = *n;
+        *n += counts[r];
+    }
+    all = malloc(((size_t)*n + 1) * sizeof *all);
+    for (int k = 0; k < own; k++) {
+        const root *g = &f->ghosts[test_rank][k];
+        mine[k] = ((int64_t)g->rank * 1000 + g->row) * 1000000 + (int64_t)fetched[k];
+    }
+    PETSC(MPI_Allgatherv(mine, own, MPI_INT64_T, all, counts, first, MPI_INT64_T, MPI_COMM_WORLD));
+    qsort(all, (size_t)*n, sizeof *all, by_value);
+    free(mine);
+    return all;
+}
+
+/* Places in lists: every ghost adds one, so that the values fetched of a row do not depend on the
+ * order, which PETSc does not state; only which ghost gets which does. And owned rows, where ghosts
+ * add different numbers. */
+static void run_fetch(lierne_context *context, uint64_t seed, bool ones) {
+    forest f;
+    lierne_plan *like = NULL, *plan = NULL;
+    shape s = {.dtype = LIERNE_DTYPE_F64, .width = 1, .stride = 1, .exact = true, .seed = seed};
+    const lierne_fetch_and_add_spec spec = {.size = sizeof spec, .dtype = s.dtype, .width = 1};
+    int n;
+    forest_random(&f, seed, NULL);
+    int64_t nowned = f.nowned[test_rank], nghosts = f.nghosts[test_rank];
+    double *ours = calloc((size_t)(nowned + nghosts) + 1, sizeof *ours);
+    double *theirs = calloc((size_t)(nowned + nghosts) + 1, sizeof *theirs);
+    double *got = calloc((size_t)nghosts + 1, sizeof *got);
+    for (int64_t i = 0; i < nowned + nghosts; i++) {
+        bool one = ones && i >= nowned;
+        ours[i] = theirs[i] = one ? 1 : 100 + shape_cell(&s, VALUES, test_rank, i, i >= nowned);
+    }
+    PetscSF star = star_new(&f);
+    CHECK(forest_plan(&like, context, &f, &s, LIERNE_GRAPH_ALGORITHM_AUTO, false) == LIERNE_OK &&
+              lierne_plan_create_fetch_and_add(&plan, like, &spec) == LIERNE_OK &&
+              lierne_plan_forward(plan, ours, ours, NULL) == LIERNE_OK,
+          "%s", lierne_last_error());
+    PETSC(PetscSFFetchAndOpBegin(star, MPI_DOUBLE, theirs, theirs + nowned, got, MPI_SUM));
+    PETSC(PetscSFFetchAndOpEnd(star, MPI_DOUBLE, theirs, theirs + nowned, got, MPI_SUM));
+    CHECK(memcmp(ours, theirs, (size_t)nowned * sizeof *ours) == 0,
+          "seed %d: rows after fetch-and-add differ from PETSc's", (int)seed);
+    int64_t *all[2] = {fetched_of_all(&f, ours + nowned, &n), fetched_of_all(&f, got, &n)};
+    CHECK(!ones || memcmp(all[0], all[1], (size_t)n * sizeof *ours) == 0,
+          "seed %d: the values fetched differ from PETSc's", (int)seed);
+    free(ours), free(theirs), free(got), free(all[0]), free(all[1]);
+    PETSC(PetscSFDestroy(&star));
+    lierne_plan_destroy(plan), lierne_plan_destroy(like);
+    forest_free(&f);
 }
 
 /* Pairs: ghosts in an array of their own. Rows of one number are left to the swaps: PETSc 3.18
@@ -165,6 +228,10 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < CASES; i++) {
         run_pairs(context, i * 10 + (uint64_t)test_world);
         run_swaps(context, i * 10 + (uint64_t)test_world);
+    }
+    for (uint64_t i = 0; i < FETCHES; i++) {
+        run_fetch(context, i * 20 + (uint64_t)test_world, true);
+        run_fetch(context, i * 20 + 10 + (uint64_t)test_world, false);
     }
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     PETSC(PetscFinalize());

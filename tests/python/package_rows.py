@@ -302,6 +302,13 @@ class Rows(unittest.TestCase):
                                           np.array([[3, 4], [3, 4]]) * (other + 1))
             with self.assertRaisesRegex(lierne.errors.InvalidError, "rank 1: width is 0"):
                 twice.retyped("i64", (3 * (1 - me),))
+            places = twice.fetch_and_add("i64")
+            self.assertEqual((places.shapes()[0], places.kind), ((4,), "fetch_and_add"))
+            # Two ghosts of row 1 of the other rank add 3 and 4; its value is 10 or 20 before.
+            np.testing.assert_array_equal(places.forward(np.array([5, 10 * (me + 1), 3, 4])),
+                                          [5, 10 * (me + 1) + 7, 10 * (other + 1), 10 * (other + 1) + 3])
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "moves forward only"):
+                places.adjoint(np.array([1, 1, 1, 1]))
             back = twice.transposed().forward(np.float32([5, 6]))
             np.testing.assert_array_equal(back.ravel(), [0, 11])
 

@@ -87,6 +87,11 @@ static void name_rows(lierne_context *context, char *name) {
                                          .width = 2,
                                          .name = name};
     NAMED(retyped, plan, &retyped);
+    const lierne_fetch_and_add_spec fetch = {.size = sizeof fetch,
+                                             .dtype = LIERNE_DTYPE_I64,
+                                             .width = 2,
+                                             .name = name};
+    NAMED(fetch_and_add, plan, &fetch);
     free(name);
     graph.name = NULL;
     assert_ok(lierne_plan_update_graph(plan, &graph));

@@ -293,9 +293,8 @@ static lierne_status exchange_sizes(planning *p) {
     return note_memory(p, status);
 }
 
-/* written: the direction writes every row of out. */
-static lierne_status start_side(const lierne_star_forest *f, lierne_plan_side *side, int64_t in,
-                                int64_t out, bool written) {
+lierne_status lierne_star_forest_start_side(const lierne_star_forest *f, lierne_plan_side *side,
+                                            int64_t in, int64_t out, bool written) {
     side->naxes = 2;
     side->in[0] = in;
     side->out[0] = out;
@@ -330,9 +329,10 @@ static lierne_status fill_routes(planning *p) {
     lierne_plan_side *adjoint = &p->parts.side[LIERNE_DIRECTION_ADJOINT];
     int64_t owned = f->nowned, ghosts = f->nghosts, all = owned + ghosts;
     LIERNE_TRY(check_volume(p));
-    LIERNE_TRY(start_side(f, forward, f->combined ? all : owned, f->combined ? all : ghosts, true));
-    LIERNE_TRY(start_side(f, adjoint, f->combined ? all : ghosts, f->combined ? all : owned,
-                          !f->accumulate));
+    LIERNE_TRY(lierne_star_forest_start_side(f, forward, f->combined ? all : owned,
+                                             f->combined ? all : ghosts, true));
+    LIERNE_TRY(lierne_star_forest_start_side(f, adjoint, f->combined ? all : ghosts,
+                                             f->combined ? all : owned, !f->accumulate));
     forward->min_elements = (f->nroots - own_roots(f)) * f->width;
     adjoint->min_elements = f->nsent * f->width;
     LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, &p->context->members,

@@ -23,8 +23,8 @@ static lierne_status copy_span(const lierne_star_forest *f, lierne_ops *ops, int
 }
 
 /* The first ghosts of a sender's roots. */
-static lierne_status ghosts_of(const lierne_star_forest *f, lierne_route *route,
-                               const lierne_peer_rows *sender, lierne_block *block) {
+lierne_status lierne_star_forest_first_ghosts(const lierne_star_forest *f, lierne_route *route,
+                                              const lierne_peer_rows *sender, lierne_block *block) {
     if (f->first) {
         LIERNE_TRY(lierne_route_rows(route, block, f->first + sender->first, sender->count,
                                      f->width, f->stride));
@@ -38,7 +38,7 @@ static lierne_status ghosts_of(const lierne_star_forest *f, lierne_route *route,
 static lierne_status receive(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage,
                              const lierne_peer_rows *sender) {
     lierne_block ghosts, rows;
-    LIERNE_TRY(ghosts_of(f, route, sender, &ghosts));
+    LIERNE_TRY(lierne_star_forest_first_ghosts(f, route, sender, &ghosts));
     if (sender->rank != f->rank) {
         return lierne_messages_put(&stage->recvs, sender->rank, LIERNE_BUFFER_OUT, ghosts);
     }
@@ -102,18 +102,8 @@ lierne_status lierne_star_forest_forward(const lierne_star_forest *f, lierne_rou
     return copy_further(f, route, stage);
 }
 
-/* Scratch of the adjoint, in rows of width elements: first the sums that are sent to other ranks,
- * if any root has several ghosts; then the sums received from other ranks, in order of rank, with
- * those of this rank's own ghosts at its place. */
-typedef struct scratch_layout {
-    bool sums;        /* whether any root has several ghosts */
-    int64_t received; /* first row of the sums received */
-    int64_t own;      /* first row of own sums */
-    int64_t nreceived;
-} scratch_layout;
-
 static lierne_status lay_out_scratch(const lierne_star_forest *f, lierne_route *route,
-                                     scratch_layout *d) {
+                                     lierne_star_forest_scratch *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     int64_t nown = own ? own->count : 0, offset;
     d->sums = f->nghosts > f->nroots;
@@ -127,7 +117,8 @@ static lierne_status lay_out_scratch(const lierne_star_forest *f, lierne_route *
 }
 
 /* The scratch row of a root's sum; sums for this rank's own rows are where received ones are. */
-static int64_t sum_of(const scratch_layout *d, const lierne_peer_rows *own, int64_t root) {
+static int64_t sum_of(const lierne_star_forest_scratch *d, const lierne_peer_rows *own,
+                      int64_t root) {
     if (!own || root < own->first) {
         return root;
     }
@@ -137,7 +128,7 @@ static int64_t sum_of(const scratch_layout *d, const lierne_peer_rows *own, int6
 
 /* Sums the ghosts of each root. If no root has several, only this rank's own ones are copied. */
 static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route,
-                                const scratch_layout *d) {
+                                const lierne_star_forest_scratch *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     const lierne_row_sums sums = {.to = {LIERNE_BUFFER_SCRATCH, 0, f->width},
                                   .nrows = d->received + d->nreceived,
@@ -163,7 +154,7 @@ static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route
 }
 
 static lierne_status send_sums(const lierne_star_forest *f, lierne_route *route,
-                               lierne_stage *stage, const scratch_layout *d) {
+                               lierne_stage *stage, const lierne_star_forest_scratch *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     for (size_t s = 0; s < f->senders.count; s++) {
         const lierne_peer_rows *sender = &f->senders.at[s];
@@ -172,7 +163,7 @@ static lierne_status send_sums(const lierne_star_forest *f, lierne_route *route,
             continue;
         }
         if (!d->sums) {
-            LIERNE_TRY(ghosts_of(f, route, sender, &block));
+            LIERNE_TRY(lierne_star_forest_first_ghosts(f, route, sender, &block));
         } else {
             block =
                 lierne_block_rows(sum_of(d, own, sender->first), sender->count, f->width, f->width);
@@ -187,7 +178,7 @@ static lierne_status send_sums(const lierne_star_forest *f, lierne_route *route,
  * to.
  */
 static lierne_status receive_sums(const lierne_star_forest *f, lierne_stage *stage,
-                                  const scratch_layout *d, int64_t *row) {
+                                  const lierne_star_forest_scratch *d, int64_t *row) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     for (int64_t i = 0; own && i < own->count; i++) {
         row[d->own - d->received + i] = f->row[own->first + i];
@@ -207,8 +198,8 @@ static lierne_status receive_sums(const lierne_star_forest *f, lierne_stage *sta
 }
 
 static lierne_status add_received(const lierne_star_forest *f, lierne_route *route,
-                                  lierne_stage *stage, const scratch_layout *d, const int64_t *row,
-                                  int64_t *at) {
+                                  lierne_stage *stage, const lierne_star_forest_scratch *d,
+                                  const int64_t *row, int64_t *at) {
     const lierne_row_place base = {LIERNE_BUFFER_IN, 0, f->stride};
     const lierne_row_sums sums = {.to = {LIERNE_BUFFER_OUT, 0, f->stride},
                                   .nrows = f->nowned,
@@ -236,20 +227,23 @@ static lierne_status write_ghosts(const lierne_star_forest *f, lierne_stage *sta
                           false, NULL, 0);
 }
 
-lierne_status lierne_star_forest_adjoint(const lierne_star_forest *f, lierne_route *route) {
-    scratch_layout d = {0};
+lierne_status lierne_star_forest_reduce(const lierne_star_forest *f, lierne_route *route,
+                                        lierne_star_forest_scratch *d, int64_t **row) {
     lierne_stage *stage;
-    int64_t *row;
-    LIERNE_TRY(lay_out_scratch(f, route, &d));
-    LIERNE_TRY(add_ghosts(f, route, &d));
+    LIERNE_TRY(lay_out_scratch(f, route, d));
+    LIERNE_TRY(add_ghosts(f, route, d));
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    LIERNE_TRY(send_sums(f, route, stage, &d));
-    LIERNE_TRY(lierne_alloc_unset(&row, 2 * (size_t)d.nreceived, sizeof *row));
-    lierne_status status = receive_sums(f, stage, &d, row);
-    if (status == LIERNE_OK) {
-        status = add_received(f, route, stage, &d, row, row + d.nreceived);
-    }
+    LIERNE_TRY(send_sums(f, route, stage, d));
+    LIERNE_TRY(lierne_alloc_unset(row, 2 * (size_t)d->nreceived, sizeof **row));
+    LIERNE_TRY(receive_sums(f, stage, d, *row));
+    return add_received(f, route, stage, d, *row, *row + d->nreceived);
+}
+
+lierne_status lierne_star_forest_adjoint(const lierne_star_forest *f, lierne_route *route) {
+    lierne_star_forest_scratch d = {0};
+    int64_t *row = NULL;
+    lierne_status status = lierne_star_forest_reduce(f, route, &d, &row);
     lierne_mem_free(row);
     LIERNE_TRY(status);
-    return write_ghosts(f, stage);
+    return write_ghosts(f, &route->stages.at[route->stages.count - 1]);
 }

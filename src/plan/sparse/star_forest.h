@@ -92,6 +92,29 @@ lierne_status lierne_star_forest_all_gather(const lierne_star_forest *forest, li
                                             const lierne_members *members,
                                             const int64_t *nowned_of);
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *forest, lierne_route *route);
+
+/* Scratch of the adjoint, in rows of width elements: first the sums that are sent to other ranks,
+ * if any root has several ghosts; then the sums received from other ranks, in order of rank, with
+ * those of this rank's own ghosts at its place. */
+typedef struct lierne_star_forest_scratch {
+    bool sums;        /* whether any root has several ghosts */
+    int64_t received; /* first row of the sums received */
+    int64_t own;      /* first row of own sums */
+    int64_t nreceived;
+} lierne_star_forest_scratch;
+/* The adjoint but for the ghosts of a combined buffer. row: the owned row that each received sum
+ * belongs to, and as many entries more; to be freed also on failure. */
+lierne_status lierne_star_forest_reduce(const lierne_star_forest *forest, lierne_route *route,
+                                        lierne_star_forest_scratch *scratch, int64_t **row);
+/* A block of OUT: the first ghosts of a sender's roots. */
+lierne_status lierne_star_forest_first_ghosts(const lierne_star_forest *forest, lierne_route *route,
+                                              const lierne_peer_rows *sender, lierne_block *block);
+/* Of a combined buffer; an empty route becomes that of a fetch-and-add. */
+lierne_status lierne_star_forest_fetch(const lierne_star_forest *forest, lierne_route *route);
+/* Makes the route of a side, whose buffers have so many rows; written: all rows of out are. */
+lierne_status lierne_star_forest_start_side(const lierne_star_forest *forest,
+                                            lierne_plan_side *side, int64_t in, int64_t out,
+                                            bool written);
 /* Elements of an array of n rows. */
 int64_t lierne_star_forest_elements(const lierne_star_forest *forest, int64_t n);
 /* The row at which ghosts begin in their buffer: 0, or after the owned rows. */

@@ -370,6 +370,19 @@ class Plan:
         plan.row_shape = row_shape
         return plan
 
+    def fetch_and_add(self, dtype: DType, row_shape: Shape = (), max_inflight: int = 1,
+                      name: typing.Optional[str] = None) -> Plan:
+        """A plan whose forward adds what the ghosts of this plan, a graph or references, give to the rows that
+        they refer to, and fetches the value that each row had before, in a stated order
+        (lierne_plan_create_fetch_and_add). Its buffers have the owned rows and then the ghosts. Collective.
+        Raises errors.InvalidError and others."""
+        row_shape = tuple(row_shape)
+        spec = Spec("lierne_fetch_and_add_spec", dtype=dtype_number(dtype), max_inflight=max_inflight, name=name,
+                    width=int(np.prod(row_shape, dtype=np.int64)))
+        plan = self._derived(self.context, lib.lierne_plan_create_fetch_and_add, self._alive(), spec.at)
+        plan.row_shape = row_shape
+        return plan
+
     def then(self, second: Plan) -> Plan:
         """The plan that executes this one and then `second`. Collective."""
         return self._derived(self.context, lib.lierne_plan_create_composed, self._alive(),
