@@ -32,14 +32,6 @@ bool lierne_mul_size(size_t a, size_t b, size_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
-bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out) {
-    return !__builtin_mul_overflow(a, b, out);
-}
-
-bool lierne_add_i64(int64_t a, int64_t b, int64_t *out) {
-    return !__builtin_add_overflow(a, b, out);
-}
-
 /* An array of none has an address, too. */
 static size_t at_least_one(size_t n) {
     return n ? n : 1;

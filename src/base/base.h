@@ -115,8 +115,12 @@ void lierne_mem_fail_at(size_t k);
 
 /* Checked arithmetic: false when the result does not fit. */
 bool lierne_mul_size(size_t a, size_t b, size_t *out);
-bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out);
-bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
+static inline bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool lierne_add_i64(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
 
 /* Whether the system lets a file of this process grow to bytes. */
 bool lierne_file_may_have(uint64_t bytes);

@@ -235,10 +235,10 @@ size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t 
     size_t group = 0;
     int64_t row = token, step = 1;
     if (p) { /* rows that do not follow one another are found one by one */
-        int64_t length = p->padded[segment], q = p->lead[segment] + token - p->cu[segment];
-        const chunk at = find_chunk(p, length, q);
+        int64_t q = p->lead[segment] + token - p->cu[segment];
+        const chunk at = find_chunk(p, p->padded[segment], q);
         group = (size_t)p->owner[segment] * (size_t)p->ncuts + (size_t)at.coord;
-        step = step_of(p, group, length);
+        step = step_of(p, group, p->padded[segment]);
         *end = smaller(*end, token + (step > 1 ? 1 : at.end - q));
         if (l->nshares > 1) {
             size_t c = l->width > 1 ? (size_t)at.coord : 0;
@@ -251,4 +251,50 @@ size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t 
     const lierne_band *band = find_band(l, group, row);
     *end = smaller(*end, token + (step > 1 ? 1 : band->end - row));
     return group * l->nshares + band->share;
+}
+
+/* The chunks of a zigzag that nothing else cuts: each has as many rows. */
+static size_t locate_chunks(const lierne_locator *l, int64_t segment, int64_t token, int64_t end,
+                            lierne_located *out, size_t most) {
+    const lierne_packed *p = l->packed;
+    int64_t n = p->ncuts, first = p->cu[segment] - p->lead[segment];
+    int64_t size = lierne_quotient(p->padded[segment], 2 * n);
+    int64_t k = lierne_quotient(token - first, size), next = first + k * size;
+    size_t base = (size_t)p->owner[segment] * (size_t)n, count = 0;
+    while (next < end && count < most) {
+        next += size;
+        out[count++] = (lierne_located){.end = smaller(next, end),
+                                        .part = base + (size_t)(k < n ? k : 2 * n - 1 - k)};
+        k++;
+    }
+    return count;
+}
+
+/* The bands of shares that nothing else cuts, where rows follow one another. */
+static size_t locate_bands(lierne_locator *l, int64_t segment, int64_t token, int64_t end,
+                           lierne_located *out, size_t most) {
+    const lierne_packed *p = l->packed;
+    size_t group = (size_t)p->owner[segment], count = 0;
+    int64_t shift = l->rows[segment] + p->lead[segment] - p->cu[segment]; /* from token to row */
+    const lierne_band *band = find_band(l, group, token + shift);
+    for (int64_t next = token; next < end && count < most; band++) {
+        next = smaller(band->end - shift, end);
+        out[count++] = (lierne_located){.end = next, .part = group * l->nshares + band->share};
+    }
+    return count;
+}
+
+size_t lierne_locate_all(lierne_locator *l, int64_t segment, int64_t token, int64_t end,
+                         lierne_located *out, size_t most) {
+    const lierne_packed *p = l->packed;
+    bool follow = p && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR;
+    if (follow && p->zigzag && p->ncuts > 1 && l->nshares == 1) {
+        return locate_chunks(l, segment, token, end, out, most);
+    }
+    if (follow && p->ncuts == 1 && l->nshares > 1) {
+        return locate_bands(l, segment, token, end, out, most);
+    }
+    out->end = end;
+    out->part = lierne_locate(l, segment, token, &out->end);
+    return 1;
 }

@@ -49,4 +49,13 @@ void lierne_locator_cell(const lierne_locator *l, size_t part, lierne_cell *cell
  * or its end, where it changes. The segment means nothing where the axis is an ordinary one. */
 size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t *end);
 
+/* A part, and the token after the last that follow one another in it. */
+typedef struct lierne_located {
+    int64_t end;
+    size_t part;
+} lierne_located;
+/* The parts of tokens of a segment up to `end`, in order, as many as `most`; returns how many. */
+size_t lierne_locate_all(lierne_locator *l, int64_t segment, int64_t token, int64_t end,
+                         lierne_located *out, size_t most);
+
 #endif

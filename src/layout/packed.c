@@ -22,6 +22,7 @@ struct walker {
     int owner;
     int cut;
     bool full;
+    bool whole;           /* all of these rows, which follow one another in a padded buffer */
     lierne_pieces pieces; /* of the rows that the segment cut leaves */
     lierne_status (*visit)(walker *w, const run *r);
     lierne_span_list *list;
@@ -52,6 +53,9 @@ static walker begin_walk(const lierne_layout *layout, const lierne_cell *cell) {
             lierne_axis_cut(layout, layout->cuts[i], cell->coords[layout->cuts[i]], &w.pieces);
         }
     }
+    w.whole = !w.full && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR &&
+              p->store == LIERNE_PACKING_STORE_PADDED &&
+              lierne_pieces_length(&w.pieces) == p->rows[w.owner * (p->ncuts + 1) + w.cut];
     return w;
 }
 
@@ -85,7 +89,7 @@ static lierne_status visit_run(walker *w, const place *at, run r) {
 }
 
 /* The cell's chunks of a padded segment, ascending; returns their number. */
-static int find_chunks(const walker *w, int64_t segment, lierne_span chunks[2]) {
+static inline int find_chunks(const walker *w, int64_t segment, lierne_span chunks[2]) {
     const lierne_packed *p = w->p;
     int64_t length = p->padded[segment], n = p->ncuts;
     if (p->zigzag && n > 1) {
@@ -155,27 +159,32 @@ static lierne_status walk(walker *w) {
     return LIERNE_OK;
 }
 
-/* Appends n rows of the buffer; tokens from start on, which grows with them, or padding. apart: not
- * to the span before. */
+/* Appends rows to a list of tokens or, with start 0, of padding. apart: not to the span before. */
+static inline lierne_status push_span(lierne_span_list *list, lierne_span span, bool tokens,
+                                      bool apart) {
+    lierne_span *last = list->count ? &list->at[list->count - 1] : NULL;
+    if (!apart && last && last->local + last->size == span.local &&
+        (!tokens || last->start + last->size == span.start)) {
+        last->size += span.size;
+        return LIERNE_OK;
+    }
+    return LIERNE_VEC_PUSH(list, span);
+}
+
+/* Appends n rows of the buffer; tokens from start on, which grows with them, or padding. */
 static lierne_status push_rows(lierne_span_list *list, int64_t start, int64_t n, int64_t row,
                                int64_t step, bool tokens, bool apart) {
     for (int64_t k = 0; k < n; k += step == 1 ? n : 1) {
-        int64_t first = tokens ? start + k : 0, size = step == 1 ? n : 1, local = row + k * step;
-        lierne_span *last = list->count ? &list->at[list->count - 1] : NULL;
-        if (!apart && last && last->local + last->size == local &&
-            (!tokens || last->start + last->size == first)) {
-            last->size += size;
-        } else {
-            LIERNE_TRY(
-                LIERNE_VEC_PUSH(list,
-                                ((lierne_span){.start = first, .size = size, .local = local})));
-        }
+        const lierne_span span = {.start = tokens ? start + k : 0,
+                                  .size = step == 1 ? n : 1,
+                                  .local = row + k * step};
+        LIERNE_TRY(push_span(list, span, tokens, apart));
     }
     return LIERNE_OK;
 }
 
 /* The offsets of a run that have tokens: *from to *to, of the padded segment. */
-static void find_tokens(const lierne_packed *p, const run *r, int64_t *from, int64_t *to) {
+static inline void find_tokens(const lierne_packed *p, const run *r, int64_t *from, int64_t *to) {
     int64_t first = p->lead[r->segment];
     int64_t end = first + p->cu[r->segment + 1] - p->cu[r->segment];
     *from = r->offset > first ? r->offset : first;
@@ -204,6 +213,40 @@ static lierne_status visit_tokens(walker *w, const run *r) {
     }
     LIERNE_TRY(w->padding ? push_padding(w->padding, r, from, to) : LIERNE_OK);
     return push_rows(w->list, p->cu[r->segment] + token, to - from, row, r->step, true, w->apart);
+}
+
+static lierne_status push_chunk(walker *w, const run *r) {
+    int64_t from, to, end = r->offset + r->size, row = r->row - r->offset;
+    find_tokens(w->p, r, &from, &to);
+    if (w->padding && from > r->offset) {
+        LIERNE_TRY(push_span(w->padding, (lierne_span){.size = from - r->offset, .local = r->row},
+                             false, false));
+    }
+    if (from < to) {
+        int64_t start = w->p->cu[r->segment] + from - w->p->lead[r->segment];
+        LIERNE_TRY(push_span(w->list, (lierne_span){start, to - from, row + from}, true, w->apart));
+    }
+    return w->padding && to < end
+               ? push_span(w->padding, (lierne_span){.size = end - to, .local = row + to}, false,
+                           false)
+               : LIERNE_OK;
+}
+
+/* walk and visit_tokens where a walker has whole chunks, as most have. */
+static lierne_status walk_whole(walker *w) {
+    const lierne_packed *p = w->p;
+    int64_t row = 0;
+    for (int64_t k = 0; k < p->n; k++) {
+        lierne_span chunks[2];
+        int64_t i = p->order[k];
+        int n = p->owner[i] == w->owner ? find_chunks(w, i, chunks) : 0;
+        for (int c = 0; c < n; c++) {
+            const run r = {i, chunks[c].start, chunks[c].size, row, 1};
+            LIERNE_TRY(push_chunk(w, &r));
+            row += r.size;
+        }
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status visit_padding(walker *w, const run *r) {
@@ -245,7 +288,7 @@ lierne_status lierne_packed_spans(lierne_span_list *list, lierne_span_list *padd
     w.list = list;
     w.padding = w.p->store == LIERNE_PACKING_STORE_PADDED ? padding : NULL;
     w.apart = padding;
-    LIERNE_TRY(walk(&w));
+    LIERNE_TRY(w.whole ? walk_whole(&w) : walk(&w));
     if (!w.p->ascending) {
         sort_spans(list->at, list->count);
     }

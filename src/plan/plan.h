@@ -10,6 +10,8 @@
 #define LIERNE_MAX_INFLIGHT 64
 #define LIERNE_PLAN_GROUPS  2
 
+typedef LIERNE_VEC(lierne_block) lierne_owned_blocks;
+
 typedef struct lierne_plan_side {
     lierne_route *route;
     int naxes;
@@ -19,13 +21,15 @@ typedef struct lierne_plan_side {
     bool balanced;        /* see lierne_routing */
     int64_t direct_ns;    /* see lierne_report */
     int64_t balanced_ns;
-    lierne_relayed relayed;         /* where peers are limited */
-    LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
+    lierne_relayed relayed;    /* where peers are limited */
+    lierne_owned_blocks owned; /* blocks of out that must be written */
     int64_t untouched; /* elements of out that are padding and not written: see lierne_padding */
     bool partial;      /* writes some elements of out and leaves the others as they are */
     bool shared;       /* the plan owns out */
     const lierne_varying *varying; /* where blocks change: see varying.h; else NULL */
-    LIERNE_VEC(int) sharers;       /* ranks that share it, ascending; none: this one alone */
+    /* Of sides that vary, appends what `owned` has of others. */
+    lierne_status (*find_owned)(const lierne_varying *varying, lierne_owned_blocks *owned);
+    LIERNE_VEC(int) sharers; /* ranks that share it, ascending; none: this one alone */
 } lierne_plan_side;
 
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:

@@ -156,6 +156,17 @@ static lierne_status check_messages(const lierne_plan *const *plans, int n, int 
     return status;
 }
 
+static lierne_status check_side(const lierne_plan_side *side) {
+    lierne_owned_blocks found = {0};
+    const lierne_owned_blocks *owned = side->find_owned ? &found : &side->owned;
+    lierne_status status = side->find_owned ? side->find_owned(side->varying, &found) : LIERNE_OK;
+    if (status == LIERNE_OK) {
+        status = lierne_route_check(side->route, owned->at, owned->count);
+    }
+    lierne_mem_free(found.at);
+    return status;
+}
+
 lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
     LIERNE_PUBLIC_CALL();
     for (int i = 0; i < n || i < 1; i++) {
@@ -166,8 +177,7 @@ lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
                                n - 1, n);
         }
         for (int d = 0; d < 2; d++) {
-            const lierne_plan_side *side = &plans[i]->parts.side[d];
-            LIERNE_TRY(lierne_route_check(side->route, side->owned.at, side->owned.count));
+            LIERNE_TRY(check_side(&plans[i]->parts.side[d]));
         }
     }
     int all = plans[0]->context->members.count;

@@ -8,7 +8,7 @@
 
 /* Spans that are walked along with ascending tokens. */
 typedef struct follower {
-    const lierne_spans *spans; /* or NULL */
+    const lierne_spans *spans;
     size_t at;
 } follower;
 
@@ -24,22 +24,12 @@ int lierne_tokens_axis(const lierne_layout *from, const lierne_layout *to) {
 
 static int64_t follow(follower *f, int64_t token) {
     const lierne_spans *s = f->spans;
-    while (s && f->at < s->count && s->at[f->at].start + s->at[f->at].size <= token) {
+    while (f->at < s->count && s->at[f->at].start + s->at[f->at].size <= token) {
         f->at++;
     }
-    bool has = s && f->at < s->count && s->at[f->at].start <= token;
+    bool has = f->at < s->count && s->at[f->at].start <= token;
     return has ? s->at[f->at].local + token - s->at[f->at].start : 0;
 }
-
-/* A walk over the spans of side `own`. */
-typedef struct walk {
-    lierne_locator *locators;
-    int own;
-    bool apart;
-    int64_t segment; /* or joint; at most that of the next token */
-    follower mine;
-    lierne_cut_pieces *pieces;
-} walk;
 
 /* Where a token of the axis is on either side. */
 typedef struct token_place {
@@ -47,6 +37,18 @@ typedef struct token_place {
     int64_t shift[2]; /* from the axis to that of the side */
     int64_t end;      /* of the segment */
 } token_place;
+
+/* A walk over the spans of side `own`. */
+typedef struct walk {
+    lierne_locator *locators;
+    int own;
+    bool apart;
+    int64_t segment; /* or joint; at most that of the next token */
+    token_place at;
+    follower mine;
+    size_t part; /* of the other side, that this rank has */
+    lierne_cut_pieces *pieces;
+} walk;
 
 static token_place find_place(walk *w, int64_t token) {
     const lierne_joints *j = w->locators[0].layout->joints;
@@ -68,45 +70,68 @@ static token_place find_place(walk *w, int64_t token) {
     return (token_place){.segment = {w->segment, w->segment}, .end = cu[w->segment + 1]};
 }
 
-/* The part of a side that has a token; *next comes no later than where it changes. */
-static size_t find_part(const walk *w, const token_place *at, int side, int64_t token,
-                        int64_t *next) {
-    int64_t end = *next + at->shift[side];
-    size_t part =
-        lierne_locate(&w->locators[side], at->segment[side], token + at->shift[side], &end);
-    *next = end - at->shift[side];
-    return part;
+/* Ends *next where the coordinates of the own side change. */
+static void end_own(const walk *w, int64_t token, int64_t *next) {
+    int64_t shift = w->at.shift[w->own], end = *next + shift;
+    (void)lierne_locate(&w->locators[w->own], w->at.segment[w->own], token + shift, &end);
+    *next = end - shift;
+}
+
+/* Tokens of one segment up to *next, or a part of them. */
+static lierne_status cut_tokens(walk *w, int64_t token, int64_t *next, int64_t local) {
+    enum { MOST = 32 };
+    lierne_located found[MOST];
+    lierne_cut_pieces *pieces = w->pieces;
+    const token_place at = w->at;
+    int own = w->own;
+    int64_t shift = at.shift[!own];
+    size_t n = lierne_locate_all(&w->locators[!own], at.segment[!own], token + shift, *next + shift,
+                                 found, MOST);
+    while (pieces->count + n > pieces->capacity) {
+        LIERNE_TRY(
+            lierne_vec_grow(&pieces->at, pieces->capacity, &pieces->capacity, sizeof *pieces->at));
+    }
+    lierne_cut_piece *f = pieces->at + pieces->count;
+    for (size_t i = 0; i < n; i++, f++) {
+        int64_t size = found[i].end - shift - token;
+        f->part = found[i].part;
+        f->piece.start = token;
+        f->piece.size = size;
+        f->piece.local[own] = local;
+        f->piece.local[!own] = f->part == w->part ? follow(&w->mine, token) : 0;
+        f->index[0] = token + at.shift[0];
+        f->index[1] = token + at.shift[1];
+        local += size;
+        token += size;
+    }
+    pieces->count += n;
+    *next = token;
+    return LIERNE_OK;
 }
 
 static lierne_status cut_span(walk *w, const lierne_span *span) {
     int64_t end = span->start + span->size;
     for (int64_t token = span->start, next; token < end; token = next) {
-        const token_place at = find_place(w, token);
-        next = at.end < end ? at.end : end;
-        if (!w->apart) {
-            (void)find_part(w, &at, w->own, token, &next);
+        if (token >= w->at.end) {
+            w->at = find_place(w, token);
         }
-        size_t part = find_part(w, &at, !w->own, token, &next);
-        LIERNE_TRY(lierne_vec_grow(&w->pieces->at, w->pieces->count, &w->pieces->capacity,
-                                   sizeof *w->pieces->at));
-        lierne_cut_piece *f = &w->pieces->at[w->pieces->count++];
-        f->part = part;
-        f->piece.start = token;
-        f->piece.size = next - token;
-        f->piece.local[w->own] = span->local + token - span->start;
-        f->piece.local[!w->own] = follow(&w->mine, token);
-        f->index[0] = token + at.shift[0];
-        f->index[1] = token + at.shift[1];
+        next = w->at.end < end ? w->at.end : end;
+        if (!w->apart) {
+            end_own(w, token, &next);
+        }
+        LIERNE_TRY(cut_tokens(w, token, &next, span->local + token - span->start));
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
-                                bool apart, const lierne_spans *spans, const lierne_spans *mine) {
+                                bool apart, const lierne_spans *spans, const lierne_cell *mine,
+                                const lierne_spans *mine_spans) {
     walk w = {.locators = locators,
               .own = own,
               .apart = apart,
-              .mine = {.spans = mine},
+              .mine = {.spans = mine_spans},
+              .part = mine ? lierne_locator_part(&locators[!own], mine) : SIZE_MAX,
               .pieces = pieces};
     for (size_t i = 0; i < spans->count; i++) {
         LIERNE_TRY(cut_span(&w, &spans->at[i]));
@@ -131,10 +156,11 @@ static lierne_status sort_by_part(lierne_tokens *t, const lierne_cut_pieces *fou
     return LIERNE_OK;
 }
 
-static lierne_status find_pieces(lierne_tokens *t, const lierne_spans *own,
-                                 const lierne_spans *mine) {
+static lierne_status find_pieces(lierne_tokens *t, const lierne_spans *own, const lierne_cell *mine,
+                                 const lierne_spans *mine_spans) {
     lierne_cut_pieces found = {0};
-    lierne_status status = lierne_tokens_cut(&found, t->locators, !t->other, false, own, mine);
+    lierne_status status =
+        lierne_tokens_cut(&found, t->locators, !t->other, false, own, mine, mine_spans);
     if (status == LIERNE_OK) {
         status = sort_by_part(t, &found);
     }
@@ -155,7 +181,7 @@ lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const 
     lierne_status also = mine ? lierne_spans_create(others, other, mine) : LIERNE_OK;
     status = status == LIERNE_OK ? also : status;
     if (status == LIERNE_OK) {
-        status = find_pieces(t, &spans[t->axis], mine ? &others[t->axis] : NULL);
+        status = find_pieces(t, &spans[t->axis], mine, mine ? &others[t->axis] : NULL);
     }
     lierne_spans_destroy(spans, layouts[own]->naxes);
     if (mine) {

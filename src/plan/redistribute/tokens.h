@@ -37,10 +37,11 @@ lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const 
                                    const lierne_cell *cell, const lierne_cell *mine);
 void lierne_tokens_destroy(lierne_tokens *t);
 /* Cuts what a cell of side `own` has, in the order of tokens, where coordinates of either side or
- * segments change. mine: what this rank has on the other side, or NULL. A list that has space does
- * not grow. apart: spans end where coordinates of their own side change. */
+ * segments change. mine: this rank's cell of the other side and what it has there, or NULL. A list
+ * that has space does not grow. apart: spans end where coordinates of their own side change. */
 lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
-                                bool apart, const lierne_spans *spans, const lierne_spans *mine);
+                                bool apart, const lierne_spans *spans, const lierne_cell *mine,
+                                const lierne_spans *mine_spans);
 /* Rows of the axis, packed or not, in the buffer of a cell's ranks. */
 int64_t lierne_tokens_rows(const lierne_layout *layout, int axis, const lierne_cell *cell);
 /* The pieces of an ordinary axis that a cell has. */

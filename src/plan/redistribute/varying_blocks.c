@@ -3,10 +3,6 @@
  */
 #include "plan/redistribute/varying_plan.h"
 
-static void set_run(lierne_block *block, int64_t offset, int64_t count) {
-    *block = (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
-}
-
 lierne_block lierne_varying_box(const lierne_varying_plan *v, const int64_t *shape, int64_t most,
                                 int64_t row, int64_t rows, const int64_t *local,
                                 const int64_t *size) {
@@ -33,11 +29,6 @@ lierne_block lierne_varying_piece_block(const lierne_varying_plan *v, int side, 
                                 side == from ? column->local_a : column->local_b, column->size);
 }
 
-/* Whether a run that begins at an offset follows a block. */
-static bool follows(int64_t offset, const lierne_block *block) {
-    return lierne_block_contiguous(block) && block->offset + block->count[0] == offset;
-}
-
 /* The copies of a direction, as they are filled in. */
 typedef struct copy_list {
     lierne_ops *ops;
@@ -57,18 +48,18 @@ static lierne_place *add_copy(const copy_list *list) {
 static void add_run_copy(const copy_list *list, int64_t to, int64_t from, int64_t count) {
     size_t n = list->ops->count;
     lierne_block *last = n > 0 ? &list->ops->at[n - 1].to.block : NULL;
-    if (n > 0 && follows(to, last) && follows(from, &list->sources[n - 1].block)) {
+    if (n > 0 && lierne_varying_follows(to, last) &&
+        lierne_varying_follows(from, &list->sources[n - 1].block)) {
         last->count[0] += count;
         list->sources[n - 1].block.count[0] += count;
     } else {
         lierne_place *source = add_copy(list);
-        set_run(&list->ops->at[n].to.block, to, count);
-        set_run(&source->block, from, count);
+        lierne_varying_set_run(&list->ops->at[n].to.block, to, count);
+        lierne_varying_set_run(&source->block, from, count);
     }
 }
 
-/* Rows of whole columns are one run where the axis is the first one. */
-static bool is_run(const lierne_varying_plan *v, int side, const int64_t *size) {
+bool lierne_varying_is_run(const lierne_varying_plan *v, int side, const int64_t *size) {
     int naxes = v->states[0].layouts[0]->naxes;
     bool whole = v->axis == 0;
     for (int a = 1; a < naxes; a++) {
@@ -79,9 +70,9 @@ static bool is_run(const lierne_varying_plan *v, int side, const int64_t *size) 
 
 void lierne_varying_rows(lierne_block *out, const lierne_varying_plan *v, int side, int64_t row,
                          int64_t rows, const lierne_box *box) {
-    if (is_run(v, side, box->size)) {
+    if (lierne_varying_is_run(v, side, box->size)) {
         int64_t width = v->sides[side].width;
-        set_run(out, row * width, rows * width);
+        lierne_varying_set_run(out, row * width, rows * width);
     } else {
         *out = lierne_varying_block(v, side, row, rows, box->local, box->size);
         lierne_blocks_join((lierne_block *const[]){out}, 1);
@@ -93,7 +84,7 @@ void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
     const copy_list list = {copies, v->ways[d].sources};
     int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
     int64_t width = v->sides[from].width;
-    if (is_run(v, 0, column->size) && is_run(v, 1, column->size)) {
+    if (lierne_varying_is_run(v, 0, column->size) && lierne_varying_is_run(v, 1, column->size)) {
         add_run_copy(&list, piece->local[!from] * width, piece->local[from] * width,
                      piece->size * width);
         return;
@@ -109,24 +100,12 @@ void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
     }
 }
 
-/* A run at the end of a message, without what blocks of several loops need. */
-static void add_run(lierne_message *message, int64_t offset, int64_t count) {
-    lierne_block *last = &message->blocks.at[message->blocks.count];
-    message->elements += count;
-    if (message->blocks.count > 0 && follows(offset, last - 1)) {
-        last[-1].count[0] += count;
-    } else {
-        set_run(last, offset, count);
-        message->blocks.count++;
-    }
-}
-
 void lierne_varying_add_piece(const lierne_varying_plan *v, int side, int from,
                               lierne_message *message, const lierne_token_piece *piece,
                               const lierne_overlap *column) {
-    if (is_run(v, side, column->size)) {
+    if (lierne_varying_is_run(v, side, column->size)) {
         int64_t width = v->sides[side].width;
-        add_run(message, piece->local[side] * width, piece->size * width);
+        lierne_varying_add_run(message, piece->local[side] * width, piece->size * width);
     } else {
         lierne_varying_add_block(message, lierne_varying_piece_block(v, side, from, piece, column));
     }

@@ -63,10 +63,12 @@ static void list_spans(lierne_varying_plan *v, int side) {
 
 /* The list has space for all pieces that fit the capacity. */
 static void find_pieces(lierne_varying_plan *v, int side) {
-    const lierne_span_list *own = &v->sides[side].tokens, *mine = &v->sides[!side].tokens;
+    const lierne_varying_side *other = &v->sides[!side];
+    const lierne_span_list *own = &v->sides[side].tokens, *mine = &other->tokens;
     v->sides[side].pieces.count = 0;
     (void)lierne_tokens_cut(&v->sides[side].pieces, v->states[v->current].locators, side,
                             !v->joined, &(lierne_spans){.at = own->at, .count = own->count},
+                            other->holds ? &other->cell : NULL,
                             &(lierne_spans){.at = mine->at, .count = mine->count});
 }
 
@@ -81,6 +83,10 @@ static void deal_blocks(const lierne_varying_plan *v, lierne_varying_half *h, in
     }
     for (size_t i = 0; i < own->pieces.count; i++) {
         size_t part = own->pieces.at[i].part;
+        if (h->message[part] >= 0) {
+            h->next[h->message[part]]++;
+            continue;
+        }
         for (size_t k = h->first[part]; k < h->first[part + 1]; k++) {
             if (h->links.at[k].peer != v->rank) {
                 h->next[h->links.at[k].message] += h->links.at[k].ncolumns;
@@ -113,27 +119,50 @@ static void forget_covered(const lierne_varying_plan *v, lierne_varying_half *h,
     }
 }
 
-/* The messages of a half, of this rank's buffer on a side; copies: of receives, else NULL. */
+/* A half at work. copies: of receives, else NULL. */
+typedef struct filler {
+    lierne_varying_plan *v;
+    int d;
+    int side;
+    lierne_varying_half *half;
+    lierne_messages *messages;
+    lierne_ops *copies;
+} filler;
+
+/* A piece for all links of its part, in any columns. */
+static void fill_piece(const filler *f, const lierne_cut_piece *found) {
+    const lierne_varying_half *h = f->half;
+    const lierne_token_piece piece = take_new(f->half, found);
+    int from = f->d == LIERNE_DIRECTION_FORWARD ? 0 : 1;
+    for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
+        const lierne_varying_link *link = &h->links.at[k];
+        for (size_t c = link->first_column;
+             piece.size > 0 && c < link->first_column + link->ncolumns; c++) {
+            if (link->peer == f->v->rank) {
+                lierne_varying_add_copy(f->v, f->d, f->copies, &piece, &h->columns.at[c]);
+            } else {
+                lierne_varying_add_piece(f->v, f->side, from, &f->messages->at[link->message],
+                                         &piece, &h->columns.at[c]);
+            }
+        }
+    }
+}
+
+/* The messages of a half, of this rank's buffer on a side. */
 static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messages *messages,
                       lierne_ops *copies) {
-    lierne_varying_half *h = &v->ways[d].halves[receives];
-    int from = d == LIERNE_DIRECTION_FORWARD ? 0 : 1, side = receives ? !from : from;
+    int side = receives == (d == LIERNE_DIRECTION_FORWARD);
+    const filler f = {v, d, side, &v->ways[d].halves[receives], messages, copies};
     const lierne_varying_side *own = &v->sides[side];
-    forget_covered(v, h, side);
+    forget_covered(v, f.half, side);
     for (size_t i = 0; i < own->pieces.count; i++) {
         const lierne_cut_piece *found = &own->pieces.at[i];
-        const lierne_token_piece piece = take_new(h, found);
-        for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
-            const lierne_varying_link *link = &h->links.at[k];
-            for (size_t c = link->first_column;
-                 piece.size > 0 && c < link->first_column + link->ncolumns; c++) {
-                if (link->peer == v->rank) {
-                    lierne_varying_add_copy(v, d, copies, &piece, &h->columns.at[c]);
-                } else {
-                    lierne_varying_add_piece(v, side, from, &messages->at[link->message], &piece,
-                                             &h->columns.at[c]);
-                }
-            }
+        int message = f.half->message[found->part];
+        if (message >= 0) {
+            lierne_varying_add_run(&messages->at[message], found->piece.local[side] * own->width,
+                                   found->piece.size * own->width);
+        } else {
+            fill_piece(&f, found);
         }
     }
 }
@@ -149,6 +178,9 @@ static void take_half(lierne_varying_plan *v, bool receives, lierne_messages *me
     }
     for (size_t i = 0; receives && i < pieces->count; i++) {
         const lierne_cut_piece *found = &pieces->at[i];
+        if (h->message[found->part] >= 0) {
+            continue;
+        }
         for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
             const lierne_varying_link *link = &h->links.at[k];
             for (size_t c = link->first_column;
@@ -159,35 +191,16 @@ static void take_half(lierne_varying_plan *v, bool receives, lierne_messages *me
     }
 }
 
-/* Rows that a check must find written: neighbours are one block. */
-static void add_owned(const lierne_varying_plan *v, int side, const lierne_span *rows,
-                      const lierne_box *box, lierne_plan_side *plan_side) {
-    lierne_block *next = &plan_side->owned.at[plan_side->owned.count], *last = next - 1;
-    lierne_varying_rows(next, v, side, rows->local, rows->size, box);
-    bool joins = plan_side->owned.count > 0 && lierne_block_contiguous(last) &&
-                 lierne_block_contiguous(next) && last->offset + last->count[0] == next->offset;
-    if (joins) {
-        last->count[0] += next->count[0];
-    } else {
-        plan_side->owned.count++;
-    }
-}
-
-/* Rows that are set to zero, and what a check must find written. */
+/* The rows of an output that nothing is moved to. */
 static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
                         lierne_plan_side *plan_side) {
     const lierne_varying_side *own = &v->sides[side];
-    plan_side->owned.count = 0;
     plan_side->untouched = 0;
     for (size_t c = 0; c < own->columns.count; c++) {
         const lierne_box *box = &own->columns.at[c];
-        for (size_t i = 0; i < own->tokens.count; i++) {
-            add_owned(v, side, &own->tokens.at[i], box, plan_side);
-        }
         for (size_t i = 0; i < own->zeros.count; i++) {
             const lierne_span *rows = &own->zeros.at[i];
             lierne_op *op = &copies->at[copies->count++];
-            add_owned(v, side, rows, box, plan_side);
             *op = (lierne_op){.to.buffer = LIERNE_BUFFER_OUT};
             lierne_varying_rows(&op->to.block, v, side, rows->local, rows->size, box);
         }

@@ -203,6 +203,28 @@ static lierne_status create_states(lierne_varying_plan *v, const lierne_varying_
     return create_state(v, &v->states[1], spec);
 }
 
+/* The rows of an output that a check must find written. */
+static lierne_status add_owned(lierne_owned_blocks *owned, const lierne_varying_plan *v, int side,
+                               const lierne_span_list *rows) {
+    const lierne_boxes *columns = &v->sides[side].columns;
+    for (size_t i = 0; i < rows->count; i++) {
+        for (size_t c = 0; c < columns->count; c++) {
+            lierne_block block;
+            lierne_varying_rows(&block, v, side, rows->at[i].local, rows->at[i].size,
+                                &columns->at[c]);
+            LIERNE_TRY(LIERNE_VEC_PUSH(owned, block));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status find_owned(const lierne_varying *engine, lierne_owned_blocks *owned) {
+    const lierne_varying_plan *v = engine->owner;
+    int to = engine == &v->ways[LIERNE_DIRECTION_FORWARD].engine;
+    LIERNE_TRY(add_owned(owned, v, to, &v->sides[to].tokens));
+    return add_owned(owned, v, to, &v->sides[to].zeros);
+}
+
 /* Messages without elements are no messages of an ordinary route. */
 static void drop_empty(lierne_messages *messages) {
     size_t n = 0;
@@ -212,6 +234,15 @@ static void drop_empty(lierne_messages *messages) {
         }
     }
     messages->count = n;
+}
+
+static lierne_status make_ordinary(lierne_varying_plan *v, lierne_plan_parts *parts) {
+    for (int d = 0; d < 2; d++) {
+        drop_empty(&parts->side[d].route->stages.at[0].sends);
+        drop_empty(&parts->side[d].route->stages.at[0].recvs);
+        LIERNE_TRY(find_owned(&v->ways[d].engine, &parts->side[d].owned));
+    }
+    return LIERNE_OK;
 }
 
 lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_parts *parts,
@@ -244,13 +275,10 @@ lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_
         join_ring(v, &v->ways[d].engine);
         v->ways[d].engine.owner = v;
         parts->side[d].varying = v->fixed ? NULL : &v->ways[d].engine;
+        parts->side[d].find_owned = v->fixed ? NULL : find_owned;
     }
     lierne_varying_fill(v, (lierne_plan_side *const[]){&parts->side[0], &parts->side[1]});
-    for (int d = 0; d < 2 && v->fixed; d++) {
-        drop_empty(&parts->side[d].route->stages.at[0].sends);
-        drop_empty(&parts->side[d].route->stages.at[0].recvs);
-    }
-    return LIERNE_OK;
+    return v->fixed ? make_ordinary(v, parts) : LIERNE_OK;
 }
 
 lierne_varying_plan *lierne_varying_plan_of(lierne_plan *plan) {

@@ -38,6 +38,7 @@ typedef struct lierne_varying_link {
 /* The sends or the receives of a direction. */
 typedef struct lierne_varying_half {
     size_t *first; /* links of a part begin at first[part] */
+    int *message;  /* of a part whose pieces are one run each, of this message alone; else -1 */
     LIERNE_VEC(lierne_varying_link) links;
     lierne_overlaps columns;
     size_t most;          /* boxes that a piece is multiplied by */
@@ -188,6 +189,27 @@ lierne_status lierne_varying_check_rows(const lierne_varying_plan *v, lierne_var
 lierne_block lierne_varying_box(const lierne_varying_plan *v, const int64_t *shape, int64_t most,
                                 int64_t row, int64_t rows, const int64_t *local,
                                 const int64_t *size);
+/* Rows of whole columns are one run where the axis is the first one. */
+bool lierne_varying_is_run(const lierne_varying_plan *v, int side, const int64_t *size);
+static inline void lierne_varying_set_run(lierne_block *block, int64_t offset, int64_t count) {
+    *block = (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
+}
+/* Whether a run that begins at an offset follows a block. */
+static inline bool lierne_varying_follows(int64_t offset, const lierne_block *block) {
+    return lierne_block_contiguous(block) && block->offset + block->count[0] == offset;
+}
+/* A run at the end of a message, without what blocks of several loops need. */
+static inline void lierne_varying_add_run(lierne_message *message, int64_t offset, int64_t count) {
+    lierne_block *last = &message->blocks.at[message->blocks.count];
+    message->elements += count;
+    if (message->blocks.count > 0 && lierne_varying_follows(offset, last - 1)) {
+        last[-1].count[0] += count;
+    } else {
+        lierne_varying_set_run(last, offset, count);
+        message->blocks.count++;
+    }
+}
+
 /* The block of a side's buffer: rows of the axis, and a box of the other axes. */
 lierne_block lierne_varying_block(const lierne_varying_plan *v, int side, int64_t row, int64_t rows,
                                   const int64_t *local, const int64_t *size);

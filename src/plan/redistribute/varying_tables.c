@@ -158,9 +158,27 @@ static int64_t find_most(lierne_varying_half *h, size_t nparts) {
     return most;
 }
 
+/* Finds the parts whose pieces are a run of one message. */
+static lierne_status find_runs(builder *u) {
+    lierne_varying_half *h = u->half;
+    size_t nparts = other_locator(u)->nparts;
+    LIERNE_TRY(lierne_alloc(&h->message, nparts, sizeof *h->message));
+    for (size_t part = 0; part < nparts; part++) {
+        const lierne_varying_link *link = &h->links.at[h->first[part]];
+        bool one = h->first[part + 1] - h->first[part] == 1 && link->peer != u->p->rank &&
+                   link->ncolumns == 1 && !u->v->rules.repeat && !u->lands;
+        h->message[part] =
+            one && lierne_varying_is_run(u->v, u->own, h->columns.at[link->first_column].size)
+                ? link->message
+                : -1;
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status link_half(builder *u, lierne_messages *messages) {
     LIERNE_TRY(link_parts(u));
     LIERNE_TRY(number_messages(u, messages));
+    LIERNE_TRY(find_runs(u));
     return u->v->rules.repeat && !u->receives && u->own == 0
                ? lierne_alloc(&u->half->covered, other_locator(u)->nparts, sizeof *u->half->covered)
                : LIERNE_OK;
@@ -179,15 +197,13 @@ static lierne_status build_half(builder *u, lierne_messages *messages, int64_t *
 }
 
 /* What the copies and zeros of a way need. */
-static lierne_status alloc_copies(lierne_varying_plan *v, int d, lierne_plan_side *side) {
+static lierne_status alloc_copies(lierne_varying_plan *v, int d) {
     lierne_varying_way *way = &v->ways[d];
     const lierne_varying_side *to = &v->sides[d == LIERNE_DIRECTION_FORWARD];
     size_t copies = to->most_pieces * way->halves[1].most,
            zeros = to->zeros.capacity * to->columns.count;
     LIERNE_TRY(lierne_alloc_unset(&way->copies, copies + zeros, sizeof *way->copies));
-    LIERNE_TRY(lierne_alloc_unset(&way->sources, copies, sizeof *way->sources));
-    side->owned.capacity = to->tokens.capacity * to->columns.count + zeros;
-    return lierne_alloc_unset(&side->owned.at, side->owned.capacity, sizeof *side->owned.at);
+    return lierne_alloc_unset(&way->sources, copies, sizeof *way->sources);
 }
 
 static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
@@ -218,7 +234,7 @@ static lierne_status build_way(lierne_varying_plan *v, lierne_planner *p, int d,
         lierne_mem_free(u.peers.at);
         LIERNE_TRY(status);
     }
-    LIERNE_TRY(alloc_copies(v, d, side));
+    LIERNE_TRY(alloc_copies(v, d));
     LIERNE_TRY(way->lands ? lierne_varying_sums_create(v, d) : LIERNE_OK);
     stage->copies.at = way->copies;
     stage->sums.at = way->sums;
@@ -387,6 +403,7 @@ lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_p
 
 static void destroy_half(lierne_varying_half *h) {
     lierne_mem_free(h->first);
+    lierne_mem_free(h->message);
     lierne_mem_free(h->links.at);
     lierne_mem_free(h->columns.at);
     lierne_mem_free(h->blocks);
