@@ -31,7 +31,7 @@ from lierne._types import DType, DeviceMesh, Direction, Integers, Shape, Shapes
 from lierne.context import Dropped
 from lierne.plan import direction_of
 from lierne.torch._program import Program
-from lierne.torch._route import Execution
+from lierne.torch._route import TURNS, Execution
 from lierne.torch._store import StoreCalls
 
 if typing.TYPE_CHECKING:
@@ -118,7 +118,6 @@ def grid(mesh_or_grid: typing.Union[Grid, DeviceMesh]) -> lierne.Grid:
 
 _name_of = functools.lru_cache(maxsize=None)(dtype_name)  # of every call
 RETYPED = 16  # of one operation on rows, those last used
-_TURNS = 64  # executions of one operation and direction whose messages have tags of their own
 
 
 def _tag_of(plan, context):
@@ -175,6 +174,7 @@ class Operation:
         self._tag = self._first_tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
         self._retyped, self._row_shape = {}, _row_shape_of(plan) if context is not None else None
+        self.fill: float = 0  # what the forward's output holds where the plan writes nothing
         self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
@@ -240,7 +240,8 @@ class Operation:
             return _Started(self._owner, self._start_shared(source, shapes[1]))
         if self.routed:
             return self._start_routed(source, shapes[1], int(adjoint))
-        return _Started(self._owner, self._start_own(source, source.new_zeros(shapes[1]), adjoint))
+        out = source.new_full(shapes[1], 0 if adjoint else self.fill)
+        return _Started(self._owner, self._start_own(source, out, adjoint))
 
     def _check_usable(self):
         """Raises where the context is closed, or dead."""
@@ -253,8 +254,8 @@ class Operation:
         if direction not in self._programs:
             self._programs[direction] = Program(self.plan.route(direction), self.group)
         program = self._programs[direction]
-        turn = self._begun[direction] % _TURNS * len(program.stages)
-        execution = Execution(self._name_call(direction), program, source, program.new_output(source, shape),
+        turn = self._begun[direction] % TURNS
+        execution = Execution(self._name_call(direction), program, source, program.new_output(source, shape, 0 if direction else self.fill),
                               self._tag + direction + 2 * turn)
         self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
 

@@ -184,6 +184,6 @@ class Program:
                     piece.write({OUT: written}, torch.ones((), dtype=torch.bool))
         return bool(written.all())
 
-    def new_output(self, source, shape):
-        """Memory for the output, which has zeros where the route writes nothing."""
-        return source.new_empty(shape) if self._writes_all else source.new_zeros(shape)
+    def new_output(self, source, shape, fill):
+        """Memory for the output, which holds `fill` where the route writes nothing."""
+        return source.new_empty(shape) if self._writes_all else source.new_full(shape, fill)

@@ -9,6 +9,9 @@ import torch.distributed as dist
 from lierne._library import ERRORS, lib
 from lierne.torch._program import IN, OUT, SCRATCH
 
+# Executions of one operation and direction whose messages have tags of their own. Stages are counted in these,
+# since a rank may have fewer of them than another.
+TURNS = 64
 _TIMEOUT, _TRANSPORT = ERRORS[lib.LIERNE_ERR_TIMEOUT], ERRORS[lib.LIERNE_ERR_TRANSPORT]
 
 
@@ -48,7 +51,7 @@ class Execution:
         # Both kept until they end.
         self.receives = [message.landing(self.buffers) for message in stage.recvs]
         self.sends = [message.packed(self.buffers) for message in stage.sends]
-        self.works = self._begin(stage, (self.tag + 2 * self.stage) % 2**31) if stage.peers else ()
+        self.works = self._begin(stage, (self.tag + 2 * TURNS * self.stage) % 2**31) if stage.peers else ()
         for op in stage.copies:
             op.execute(self.buffers)
 
