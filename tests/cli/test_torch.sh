@@ -43,6 +43,7 @@ count "${torchrun[@]}" 4 tests/python/torch_megatron.py
 count "${torchrun[@]}" 4 tests/python/torch_fairchem.py
 count "${torchrun[@]}" 4 tests/python/torch_samples.py
 count "${torchrun[@]}" 4 tests/python/torch_packed.py
+count "${torchrun[@]}" 4 tests/python/torch_halo.py
 count "${torchrun[@]}" 1 tests/python/torch_deepmd.py
 count "${torchrun[@]}" 4 tests/python/torch_deepmd.py
 if ${CXX:-g++} --version >/dev/null 2>&1; then

@@ -281,6 +281,12 @@ def _check_lists(name, placement, size, shape):
         sized(f"rows of dim {name!r}", placement.rows, int(np.prod([shape[axis] for axis in axes])))
 
 
+def _cut_shape(shape, halos):
+    """The sizes that placements cut: of an axis with a stride its outputs."""
+    outputs = {halo.axis: halo.outputs for halo in halos if halo.stride}
+    return [outputs.get(axis, size) for axis, size in enumerate(shape)]
+
+
 _BOUNDARIES = {name: getattr(lib, f"LIERNE_BOUNDARY_{name.upper()}")
                for name in ("none", "zero", "keep", "periodic", "mirror", "symmetric", "replicate")}
 _STENCILS = {"box": lib.LIERNE_STENCIL_BOX, "star": lib.LIERNE_STENCIL_STAR}
@@ -333,7 +339,7 @@ class Layout:
         if unknown:
             raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
         for name, placement in placements.items():
-            _check_lists(name, placement, dims[name], shape)
+            _check_lists(name, placement, dims[name], _cut_shape(shape, halos))
         packed = {} if packing is None else {"packed_axis": packed_axis, "segments": packing._segments,
                                              "packing": packing._packing}
         spec = Spec("lierne_layout_spec", **packed, grid=grid._handle, view=view, naxes=len(shape),

@@ -39,8 +39,8 @@ if typing.TYPE_CHECKING:
     from lierne.grid import Grid
     from lierne.plan import Plan
 
-__all__ = ["Bridge", "Graph", "Halo", "Operation", "Packed", "PackedBridge", "Redistribute", "References", "Samples",
-           "TensorSet", "Window", "Work", "context", "grid"]
+__all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "Margins", "Operation", "Packed", "PackedBridge", "Redistribute", "References", "Samples",
+           "TensorSet", "Window", "Work", "context", "grid", "halo_exchange", "halo_windows"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -502,6 +502,8 @@ class Window(lierne.Window):
         return torch.frombuffer(block, dtype=self._torch).reshape(self.shape)
 
 
+from lierne.torch.dense_halo import (DenseHalo, Margins, halo_exchange,  # noqa: E402, of Operation, above
+                                     halo_windows)
 from lierne.torch.packed import Packed, PackedBridge  # noqa: E402, of Operation, above
 from lierne.torch.planners import (Bridge, Graph, Halo, Redistribute, References,  # noqa: E402, of Operation, above
                                    TensorSet)

@@ -20,7 +20,7 @@ _INVALID, _TRANSPORT, _UNSUPPORTED = (ERRORS[lib.LIERNE_ERR_INVALID], ERRORS[lib
                                       ERRORS[lib.LIERNE_ERR_UNSUPPORTED])
 _known = {}  # of a name and ranks: the group that was seen last, and how many were before it
 _groups = weakref.WeakValueDictionary()  # process groups by their uids
-_default = None  # the default process group, and the context for those who name none
+_default = None  # the default process group, and contexts by their members for those who name none
 
 
 def group_of(process_group):
@@ -49,18 +49,23 @@ def timeout_of(process_group):
         return None
 
 
-def default_context():
-    """The context of all ranks for those who name none, with the default process group's timeout. The
-    first call of a default process group is collective."""
+def default_context(members=None):
+    """The context of all ranks, or of these, for those who name none, with the default process group's timeout.
+    The first call of a default process group with these members is collective over them."""
     global _default
     world = dist.group.WORLD
     if world is None:
         raise ValueError("torch.distributed is not initialized: call init_process_group first")
     if _default is None or _default[0]() is not world:
+        _default = weakref.ref(world), {}
+    key = tuple(members or range(dist.get_world_size()))
+    if key not in _default[1]:
         limit = timeout_of(world)
         options = {} if limit is None else {"timeout": limit.total_seconds()}
-        _default = weakref.ref(world), lierne.torch.context(**options)
-    return _default[1]
+        if len(key) < dist.get_world_size():
+            options["members"] = key
+        _default[1][key] = lierne.torch.context(**options)
+    return _default[1][key]
 
 
 def _is_alive(process_group):

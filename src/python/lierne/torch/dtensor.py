@@ -16,10 +16,14 @@ if typing.TYPE_CHECKING:
     from lierne.context import Context
 
 
-def _grid(mesh):
-    names = mesh.mesh_dim_names or [f"dim{i}" for i in range(mesh.mesh.ndim)]
-    return lierne.Grid.from_device_mesh(types.SimpleNamespace(mesh=mesh.mesh.cpu(),
-                                                              mesh_dim_names=names)), names
+def names_of(mesh: typing.Any) -> typing.Sequence[str]:
+    """The names of a mesh's dims; dim0, dim1 and so on where it has none."""
+    return mesh.mesh_dim_names or [f"dim{i}" for i in range(mesh.mesh.ndim)]
+
+
+def grid_of(mesh: typing.Any) -> lierne.Grid:
+    """The lierne.Grid of a DeviceMesh, whose dims need no names."""
+    return lierne.Grid.from_device_mesh(types.SimpleNamespace(mesh=mesh.mesh.cpu(), mesh_dim_names=names_of(mesh)))
 
 
 def _along_0(placement):
@@ -48,16 +52,17 @@ def _strided_owners(mesh, placements, axis, size):
     return owners
 
 
-def layout(mesh: typing.Any, placements: typing.Sequence[typing.Any], shape: Shape, dtype: DType) -> lierne.Layout:
-    """The lierne.Layout of a DTensor's placements: Shard (as torch.chunk cuts), Replicate, Partial (sum)
-    and _StridedShard, one per dim of the mesh. Raises ValueError for another kind."""
-    grid, names = _grid(mesh)
+def cuts(mesh: typing.Any, placements: typing.Sequence[typing.Any],
+         shape: Shape) -> typing.Dict[str, lierne.grid.Placement]:
+    """name -> placement of lierne, for DTensor's placements of a mesh (as layout), or lierne's own."""
     strided = {p.dim for p in placements if isinstance(p, _StridedShard)}
     owners = {axis: _strided_owners(mesh, placements, axis, shape[axis]) for axis in strided}
     found = {}
-    for d, (name, placement) in enumerate(zip(names, placements)):
+    for d, (name, placement) in enumerate(zip(names_of(mesh), placements)):
         axis = getattr(placement, "dim", None)
-        if axis in strided:
+        if isinstance(placement, lierne.grid.Placement):
+            found[name] = placement
+        elif axis in strided:
             found[name] = lierne.ShardRows(axis, owners[axis][d].tolist())
         elif isinstance(placement, Shard):
             found[name] = lierne.Shard(axis, chunk=True)
@@ -66,7 +71,13 @@ def layout(mesh: typing.Any, placements: typing.Sequence[typing.Any], shape: Sha
         elif not isinstance(placement, Replicate):
             raise ValueError(f"mesh dim {name!r} has placement {placement}; it must be Shard, "
                              "Replicate or Partial('sum')")
-    return lierne.Layout(grid, tuple(shape), dtype, found)
+    return found
+
+
+def layout(mesh: typing.Any, placements: typing.Sequence[typing.Any], shape: Shape, dtype: DType) -> lierne.Layout:
+    """The lierne.Layout of a DTensor's placements: Shard (as torch.chunk cuts), Replicate, Partial (sum)
+    and _StridedShard, one per dim of the mesh. Raises ValueError for another kind."""
+    return lierne.Layout(grid_of(mesh), tuple(shape), dtype, cuts(mesh, placements, shape))
 
 
 def _key(mesh, placements):
