@@ -1,5 +1,7 @@
-/* The benchmark of samples: dispatch and its adjoint, beside a redistribution that was planned once
- * with the owner of every row, which is the least that a step can cost. Both move the same bytes.
+/* The benchmark of plans whose rows go elsewhere in every step: dispatch and its adjoint of
+ * samples, and a zigzag of packed segments to contiguous shares. Each beside a redistribution that
+ * was planned once with the owner of every row, which is the least that a step can cost, with the
+ * same bytes.
  *
  *   mpirun -n 2|4|8 samples [quick|--csv] [text...] */
 #include "bench/bench.h"
@@ -9,13 +11,15 @@
 #include <string.h>
 
 enum { LOCAL = 30, WIDTH = 256, MOST_RANKS = 8 };
+enum { SEGMENTS = -1 }; /* beside the modes of samples */
 
 /* A step: lengths near 500 rows of f32, as tests/bench/planning.c draws them. */
 typedef struct sample_work {
-    lierne_balance_mode mode;
-    int64_t rows[LOCAL * MOST_RANKS], n, all; /* of items; all: their sum */
-    int32_t *owner[2];                        /* of each row, at home and assigned */
-    size_t bytes[2];                          /* of this rank's rows */
+    int mode;
+    int64_t rows[LOCAL * MOST_RANKS], n, all; /* of items or segments; all: their sum */
+    int64_t cu[LOCAL * MOST_RANKS + 1];
+    int32_t *owner[2]; /* of each row, at home and assigned */
+    size_t bytes[2];   /* of this rank's rows */
     char *in[2], *out[2];
     int64_t moved;
 } sample_work;
@@ -35,7 +39,22 @@ static void draw_rows(sample_work *w) {
         }
         uint64_t base = (uint64_t)16 << sum / 8;
         w->rows[j] = (int64_t)(base + base * (sum % 8) / 8 + draw(&x) % (base / 8));
+        w->rows[j] += w->mode == SEGMENTS ? -w->rows[j] % (2 * test_world) + 2 * test_world : 0;
         w->all += w->rows[j];
+        w->cu[j + 1] = w->all;
+    }
+}
+
+/* A zigzag of every segment, and equal shares of all rows. */
+static void cut(sample_work *w) {
+    for (int64_t j = 0, row = 0; j < w->n; j++) {
+        int64_t chunk = w->rows[j] / (2 * test_world);
+        for (int64_t i = 0; i < w->rows[j]; i++, row++) {
+            int64_t c = i / chunk;
+            w->owner[0][row] = (int32_t)(c < test_world ? c : 2 * test_world - 1 - c);
+            w->owner[1][row] = (int32_t)(row / (w->all / test_world));
+            w->moved += w->owner[0][row] != w->owner[1][row];
+        }
     }
 }
 
@@ -45,7 +64,7 @@ static void assign(sample_work *w) {
     lierne_balance_spec spec = LIERNE_BALANCE_SPEC_INIT;
     lierne_assignment_report report = {.size = sizeof report};
     lierne_assignment *a = NULL;
-    spec.mode = w->mode;
+    spec.mode = (lierne_balance_mode)w->mode;
     for (int p = 0; p < test_world; p++) {
         counts[p] = LOCAL;
     }
@@ -75,7 +94,11 @@ static void open_work(sample_work *w) {
     for (int side = 0; side < 2; side++) {
         w->owner[side] = (void *)take((size_t)w->all * sizeof(int32_t));
     }
-    assign(w);
+    if (w->mode == SEGMENTS) {
+        cut(w);
+    } else {
+        assign(w);
+    }
     for (int side = 0; side < 2; side++) {
         for (int64_t row = 0; row < w->all; row++) {
             w->bytes[side] += w->owner[side][row] == test_rank ? WIDTH * sizeof(float) : 0;
@@ -142,42 +165,78 @@ static lierne_status create_samples(planned *p, const sample_work *w) {
                                 .ncosts = 1,
                                 .cost = w->rows + LOCAL * test_rank};
     lierne_balance_spec balance = LIERNE_BALANCE_SPEC_INIT;
-    balance.mode = w->mode;
+    balance.mode = (lierne_balance_mode)w->mode;
     lierne_status status = lierne_samples_create(&p->samples, p->context, &spec);
     status =
         status == LIERNE_OK ? lierne_samples_update(p->samples, &items, &balance, NULL) : status;
     return status == LIERNE_OK ? lierne_samples_get_plan(&p->plan, p->samples, 0) : status;
 }
 
-static lierne_status create_row_map(planned *p, const sample_work *w) {
+/* The layout of all ranks in one dim. */
+static lierne_status create_layout(lierne_layout **out, const sample_work *w,
+                                   const lierne_placement *placement,
+                                   const lierne_packing *packing) {
     static const char *const name = "rank";
     const int64_t size = test_world, shape[2] = {w->all, WIDTH};
     const lierne_grid_spec grid_spec = {
         .size = sizeof grid_spec, .ndims = 1, .names = &name, .sizes = &size, .world_size = size};
+    const lierne_segments segments = {.size = sizeof segments,
+                                      .nsegments = w->n,
+                                      .cu_seqlens = w->cu};
     lierne_grid *grid = NULL;
-    lierne_layout *layouts[2] = {NULL, NULL};
     lierne_status status = lierne_grid_create(&grid, &grid_spec);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_F32,
+                                     .placements = placement,
+                                     .segments = packing ? &segments : NULL,
+                                     .packing = packing};
+    status = status == LIERNE_OK ? lierne_layout_create(out, &spec) : status;
+    lierne_grid_destroy(grid);
+    return status;
+}
+
+/* packing: NULL for the owners of rows. */
+static lierne_status redistribute(planned *p, const sample_work *w, const lierne_packing *packing) {
+    lierne_layout *layouts[2] = {NULL, NULL};
+    lierne_status status = LIERNE_OK;
     for (int side = 0; side < 2 && status == LIERNE_OK; side++) {
-        const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD_ROWS,
-                                            .axis2 = -1,
-                                            .rows = w->owner[side]};
-        const lierne_layout_spec spec = {.size = sizeof spec,
-                                         .grid = grid,
-                                         .naxes = 2,
-                                         .shape = shape,
-                                         .dtype = LIERNE_DTYPE_F32,
-                                         .placements = &placement};
-        status = lierne_layout_create(&layouts[side], &spec);
+        const lierne_placement rows = {.kind = LIERNE_PLACEMENT_SHARD_ROWS,
+                                       .axis2 = -1,
+                                       .rows = w->owner[side]},
+                               share = {.kind = side ? LIERNE_PLACEMENT_SHARD
+                                                     : LIERNE_PLACEMENT_SEGMENT_ZIGZAG};
+        status = create_layout(&layouts[side], w, packing ? &share : &rows, packing);
     }
     const lierne_redistribute_spec spec = {.size = sizeof spec,
                                            .src = layouts[0],
-                                           .dst = layouts[1]};
+                                           .dst = layouts[1],
+                                           .max_segments = packing ? w->n : 0,
+                                           .max_rows = packing ? w->all : 0};
     status =
         status == LIERNE_OK ? lierne_plan_create_redistribute(&p->plan, p->context, &spec) : status;
     lierne_layout_destroy(layouts[0]);
     lierne_layout_destroy(layouts[1]);
-    lierne_grid_destroy(grid);
     return status;
+}
+
+static lierne_status create_row_map(planned *p, const sample_work *w) {
+    return redistribute(p, w, NULL);
+}
+
+static lierne_status create_segments(planned *p, const sample_work *w) {
+    const lierne_packing packing = {.size = sizeof packing};
+    const lierne_segments segments = {.size = sizeof segments,
+                                      .nsegments = w->n,
+                                      .cu_seqlens = w->cu};
+    const lierne_segments_update update = {.size = sizeof update,
+                                           .segments = &segments,
+                                           .src = &packing,
+                                           .dst = &packing};
+    lierne_status status = redistribute(p, w, &packing);
+    return status == LIERNE_OK ? lierne_plan_update_segments(p->plan, &update) : status;
 }
 
 static bool run_plan(method *m, int direction) {
@@ -200,11 +259,13 @@ static void close_plan(method *m) {
 }
 
 /* windows: buffers are memory of the context. */
-static method *open_plan(const sample_work *w, bool samples, bool windows) {
+static method *open_plan(const sample_work *w, bool planned_once, bool windows) {
     planned *p = (planned *)take(sizeof *p);
     *p = (planned){.base = {.workload = w, .run = run_plan, .checked = true}};
     CHECK_OK(lierne_context_create_mpi(&p->context, MPI_COMM_WORLD, NULL));
-    CHECK_OK((samples ? create_samples : create_row_map)(p, w));
+    CHECK_OK((planned_once          ? create_row_map
+              : w->mode == SEGMENTS ? create_segments
+                                    : create_samples)(p, w));
     for (int d = FORWARD; d <= ADJOINT; d++) {
         p->in[d] = w->in[d];
         p->out[d] = w->out[d];
@@ -224,26 +285,32 @@ static method *open_plan(const sample_work *w, bool samples, bool windows) {
 }
 
 static method *open_window_map(const void *w) {
-    return open_plan(w, false, true);
-}
-static method *open_window_samples(const void *w) {
     return open_plan(w, true, true);
 }
-static method *open_map(const void *w) {
-    return open_plan(w, false, false);
+static method *open_window_steps(const void *w) {
+    return open_plan(w, false, true);
 }
-static method *open_samples(const void *w) {
+static method *open_map(const void *w) {
     return open_plan(w, true, false);
+}
+static method *open_steps(const void *w) {
+    return open_plan(w, false, false);
 }
 
 static const method_kind window_map = {"row map, windows", open_window_map, close_plan},
-                         window_samples = {"samples, windows", open_window_samples, close_plan},
+                         window_steps = {"steps, windows", open_window_steps, close_plan},
                          plain_map = {"row map", open_map, close_plan},
-                         plain_samples = {"samples", open_samples, close_plan};
+                         plain_steps = {"steps", open_steps, close_plan};
 
-static void run_one(tables *t, lierne_balance_mode mode, bool dirty) {
-    static const method_kind *const kinds[] = {&window_map, &window_samples, &plain_map,
-                                               &plain_samples};
+static const char *name_of(int mode) {
+    return mode == SEGMENTS              ? "segments, zigzag to contiguous"
+           : mode == LIERNE_BALANCE_SHED ? "samples, shed"
+                                         : "samples, lpt";
+}
+
+static void run_one(tables *t, int mode, bool dirty) {
+    static const method_kind *const kinds[] = {&window_map, &window_steps, &plain_map,
+                                               &plain_steps};
     static const char *const headings[] = {"dispatch", "adjoint", "both"};
     outcome results[METHODS];
     char title[128];
@@ -256,9 +323,8 @@ static void run_one(tables *t, lierne_balance_mode mode, bool dirty) {
                .rewrite = rewrite_input,
                .text = text_of};
     open_work(&w);
-    snprintf(title, sizeof title, "%d ranks, samples, %s, %lld of %lld rows move, %s", test_world,
-             mode == LIERNE_BALANCE_SHED ? "shed" : "lpt", (long long)w.moved, (long long)w.all,
-             dirty ? "dirty" : "hot");
+    snprintf(title, sizeof title, "%d ranks, %s, %lld of %lld rows move, %s", test_world,
+             name_of(mode), (long long)w.moved, (long long)w.all, dirty ? "dirty" : "hot");
     if (tables_want(t, title)) {
         int rounds = t->quick ? 0 : 31, n = measure(&b, dirty, rounds, results);
         if (rounds > 0) {
@@ -276,14 +342,15 @@ int main(int argc, char **argv) {
                        .ratios = "the time as a multiple of a row map's in windows",
                        .reference = &window_map,
                        .over = "/row map",
-                       .columns = {{"samples", {&window_samples}},
+                       .columns = {{"steps", {&window_steps}},
                                    {"row map", {&plain_map}},
-                                   {"samples", {&plain_samples}}}};
+                                   {"steps", {&plain_steps}}}};
     test_start(&argc, &argv);
     tables_ask(&t, argc, argv);
     for (int dirty = 0; dirty < (t.quick ? 1 : 2); dirty++) {
         run_one(&t, LIERNE_BALANCE_SHED, dirty);
         run_one(&t, LIERNE_BALANCE_LPT, dirty);
+        run_one(&t, SEGMENTS, dirty);
     }
     tables_print_ratios(&t);
     return test_finish();
