@@ -299,3 +299,83 @@ Test(host_memory, a_divisor_divides_before_rounding) {
                        (lierne_contribution[]){{d, &one}, {d + 1, &one}}, 2);
     cr_expect(d[0] == 3.5);
 }
+
+/* Element i of the loops of a block, the last one fastest. */
+static size_t element_of(const lierne_block *b, int64_t i) {
+    int64_t at = b->offset;
+    for (int d = b->ndims - 1; d >= 0; d--) {
+        at += i % b->count[d] * b->stride[d];
+        i /= b->count[d];
+    }
+    return (size_t)at;
+}
+
+/* A block of `ndims` loops whose runs have `run` elements, with gaps between them and between all
+ * outer loops. */
+static lierne_block boxed(int ndims, int64_t run, int64_t gap) {
+    lierne_block b = {.offset = 3, .ndims = ndims};
+    for (int64_t d = ndims - 1, stride = 1; d >= 0; d--) {
+        b.count[d] = d == ndims - 1 ? run : 3;
+        b.stride[d] = stride;
+        stride *= b.count[d] + gap;
+    }
+    return b;
+}
+
+enum { BOX = 4 * 4 * 4 * 320 + 3 };
+
+/* to += a + b, b maybe `to` itself, against loops over f32. */
+static void add_boxes(int ndims, int64_t run, size_t n, bool itself) {
+    static float to[BOX], want[BOX], from[2][BOX];
+    lierne_block t = boxed(ndims, run, 1), f = boxed(ndims, run, 0);
+    for (int i = 0; i < BOX; i++) {
+        to[i] = want[i] = (float)(i % 89);
+        from[0][i] = (float)(i % 83);
+        from[1][i] = (float)(i % 79);
+    }
+    const lierne_contribution s[3] = {{to, &t},
+                                      {from[0], &f},
+                                      {itself ? to : from[1], itself ? &t : &f}};
+    for (int64_t i = 0; i < lierne_block_elements(&t); i++) {
+        size_t at = element_of(&t, i), there = element_of(&f, i);
+        float last = itself ? to[at] : from[1][there];
+        want[at] = to[at] + from[0][there] + (n > 2 ? last : 0);
+    }
+    lierne_host_reduce(LIERNE_DTYPE_F32, LIERNE_REDUCTION_SUM, 0, to, &t, s, n);
+    cr_expect_eq(memcmp(to, want, sizeof to), 0, "%d loops, runs of %d, %d contributions", ndims,
+                 (int)run, (int)n);
+}
+
+Test(host_memory, boxes_are_added_in_place) {
+    static const int64_t runs[5] = {1, 2, 32, 33, 300};
+    for (int ndims = 1; ndims <= 4; ndims++) {
+        for (int r = 0; r < 5; r++) {
+            add_boxes(ndims, runs[r], 2, false);
+            add_boxes(ndims, runs[r], 3, false);
+            add_boxes(ndims, runs[r], 3, true);
+        }
+    }
+}
+
+Test(host_memory, zeros_of_every_size_touch_their_block_only) {
+    static unsigned char to[16 * BOX], want[16 * BOX];
+    for (size_t size = 1; size <= 16; size *= 2) {
+        for (int ndims = 0; ndims <= 4; ndims++) {
+            for (int64_t run = 1; run <= 16; run *= 2) {
+                for (int64_t step = 1; step <= 2; step++) {
+                    lierne_block b = boxed(ndims, run * step, 1);
+                    b.count[ndims ? ndims - 1 : 0] = run;
+                    b.stride[ndims ? ndims - 1 : 0] = step;
+                    memset(to, 0xa5, sizeof to);
+                    memset(want, 0xa5, sizeof want);
+                    for (int64_t i = 0; i < lierne_block_elements(&b); i++) {
+                        memset(want + element_of(&b, i) * size, 0, size);
+                    }
+                    lierne_host_zero(size, to, &b);
+                    cr_expect_eq(memcmp(to, want, sizeof to), 0, "%zu bytes, %d loops, runs of %d",
+                                 size, ndims, (int)run);
+                }
+            }
+        }
+    }
+}

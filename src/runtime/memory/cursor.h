@@ -2,7 +2,7 @@
 #ifndef LIERNE_CURSOR_H
 #define LIERNE_CURSOR_H
 
-#include "route/route.h"
+#include "runtime/memory/host.h"
 
 /* Position in the loops outside the run. */
 typedef struct cursor {
@@ -45,6 +45,16 @@ static inline int64_t run_count(const lierne_block *block) {
 
 static inline int64_t run_stride(const lierne_block *block) {
     return block->ndims ? block->stride[block->ndims - 1] : 1;
+}
+
+/* The runs of the two innermost loops, from the cursor on. */
+static inline lierne_rows runs_at(const void *base, const lierne_block *block, const cursor *c,
+                                  size_t size) {
+    int64_t offset = block->rows ? block->offset : offset_of(block, c);
+    int64_t step = block->ndims > 1 ? block->stride[block->ndims - 2] : 0;
+    return (lierne_rows){.base = (char *)base + (size_t)offset * size,
+                         .list = block->rows,
+                         .step = (size_t)step * size};
 }
 
 #endif

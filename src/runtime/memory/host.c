@@ -22,16 +22,6 @@ static void copy_past_cache(size_t size, void *to, const lierne_block *to_block,
     lierne_nontemporal_fence();
 }
 
-/* The runs of the two innermost loops, from the cursor on. */
-static lierne_rows runs_at(const void *base, const lierne_block *block, const cursor *c,
-                           size_t size) {
-    int64_t offset = block->rows ? block->offset : offset_of(block, c);
-    int64_t step = block->ndims > 1 ? block->stride[block->ndims - 2] : 0;
-    return (lierne_rows){.base = (char *)base + (size_t)offset * size,
-                         .list = block->rows,
-                         .step = (size_t)step * size};
-}
-
 /* The elements of the run at the cursor. */
 static lierne_rows elements_at(const void *base, const lierne_block *block, const cursor *c,
                                size_t size) {
@@ -89,20 +79,39 @@ void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const
     lierne_host_copy_of(whole, size, to, to_block, from, from_block);
 }
 
+#define ZERO_AS(bytes)                                                                             \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        memset(rows->base + (size_t)i * rows->step, 0, bytes);                                     \
+    }
+
+/* Rows without a list. Those of a few bytes are stores. */
+static void zero_rows(const lierne_rows *rows, int64_t n, size_t bytes) {
+    if (bytes == 4) {
+        ZERO_AS(4)
+    } else if (bytes == 8) {
+        ZERO_AS(8)
+    } else if (bytes == 16) {
+        ZERO_AS(16)
+    } else {
+        ZERO_AS(bytes)
+    }
+}
+
 void lierne_host_zero(size_t size, void *to, const lierne_block *block) {
     cursor c = {0};
+    int64_t n = run_count(block);
+    bool rows = run_stride(block) == 1 && block->ndims > 1 && !block->rows;
     if (block_empty(block)) {
         return;
     }
     do {
-        char *run = (char *)to + (size_t)offset_of(block, &c) * size;
-        size_t step = (size_t)run_stride(block) * size, n = (size_t)run_count(block);
-        if (step == size) {
-            memset(run, 0, n * size);
-            continue;
+        lierne_rows t = rows ? runs_at(to, block, &c, size) : elements_at(to, block, &c, size);
+        if (rows) {
+            zero_rows(&t, block->count[block->ndims - 2], (size_t)n * size);
+        } else if (run_stride(block) == 1) {
+            memset(t.base, 0, (size_t)n * size);
+        } else {
+            zero_rows(&t, n, size);
         }
-        for (size_t i = 0; i < n; i++) {
-            memset(run + i * step, 0, size);
-        }
-    } while (next_run(block, &c));
+    } while (next(block, &c, block->ndims - (rows ? 3 : 2)));
 }

@@ -52,14 +52,12 @@ void lierne_host_reduce_by(bool simd, lierne_dtype dtype, lierne_reduction reduc
                            int64_t divisor, void *to, const lierne_block *to_block,
                            const lierne_contribution *from, size_t n);
 
-/* A block as contiguous rows, with or without an index list, or as one contiguous row. rows_of
- * returns false if the block has another form. */
+/* Contiguous rows, with or without an index list. */
 typedef struct lierne_rows {
     char *base;
     const int64_t *list; /* or NULL: 0, 1, ... */
     size_t step;         /* bytes from a row to the next */
 } lierne_rows;
-bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size);
 /* Copies n rows; adds n rows (to += from). lierne_rows_add does nothing and returns false for
  * dtypes that are not summed in their own type; a kernel adds rows of its own dtype. */
 void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes);

@@ -12,17 +12,6 @@
 #define AHEAD   6   /* rows between the prefetched and the current one */
 #define FETCHED 512 /* bytes of a row; hardware prefetches the rest */
 
-bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size) {
-    int run = block->ndims - 1;
-    if (run < 0 || run > 1 || block->stride[run] != 1) {
-        return false;
-    }
-    *rows = (lierne_rows){.base = (char *)base + (size_t)block->offset * size,
-                          .list = block->rows,
-                          .step = run ? (size_t)block->stride[0] * size : 0};
-    return true;
-}
-
 static char *row_at(const lierne_rows *rows, int64_t i) {
     return rows->base + (size_t)(rows->list ? rows->list[i] : i) * rows->step;
 }
@@ -141,12 +130,27 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
+    static inline void add_plain_##name(const lierne_rows *to, const lierne_rows *from, int64_t n, \
+                                        int64_t width) {                                           \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            type *t = (type *)(void *)(to->base + (size_t)i * to->step);                           \
+            const type *f = (const type *)(const void *)(from->base + (size_t)i * from->step);     \
+            for (int64_t k = 0; k < width; k++) {                                                  \
+                t[k] = STORE((type)(t[k] + f[k]));                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
     static void add_##name(const lierne_rows *to, const lierne_rows *from, int64_t n,              \
                            int64_t width) {                                                        \
+        bool listed = to->list || from->list;                                                      \
         if (width == 1) {                                                                          \
             add_single_##name(to, from, n);                                                        \
+        } else if (!listed && width == 2) {                                                        \
+            add_plain_##name(to, from, n, 2);                                                      \
+        } else if (!listed) {                                                                      \
+            add_plain_##name(to, from, n, width);                                                  \
         }                                                                                          \
-        for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
+        for (int64_t i = 0; listed && width > 1 && i < n; i++) {                                   \
             type *t = (type *)(void *)row_at(to, i);                                               \
             const type *f = (const type *)(const void *)row_at(from, i);                           \
             prefetch(to, i, n, (size_t)width * sizeof(type));                                      \

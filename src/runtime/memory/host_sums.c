@@ -149,25 +149,36 @@ static const char *at(const lierne_contribution *s, const cursor *c, int64_t i, 
 
 /* Least elements of a row for which a kernel pays where loops in C add without converting. */
 #define KERNEL_WIDTH 256
+/* Most elements of a row that is read and written once per contribution. */
+#define SHORT 32
 
-/* Handles to += from with the row loops; false if the operation is another one. */
+/* Handles to += from[1] + ... with the row loops; false if the operation is another one. Types that
+ * are added in their own type take one contribution after the other, with the same bits. */
 static bool add_rows(bool simd, lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_contribution *from, size_t n) {
-    lierne_rows t, f;
     size_t size = lierne_dtype_size(dtype);
-    if (n != 2 || from[0].base != to || from[0].block != to_block ||
-        !lierne_rows_of(&t, to, to_block, size) ||
-        !lierne_rows_of(&f, from[1].base, from[1].block, size)) {
-        return false;
-    }
-    int64_t rows = to_block->ndims == 2 ? to_block->count[0] : 1, width = run_count(to_block);
+    int64_t rows = to_block->ndims > 1 ? to_block->count[to_block->ndims - 2] : 1;
+    int64_t width = run_count(to_block);
     bool pays = simd && (width >= KERNEL_WIDTH || size == 2);
     lierne_sum_kernel *kernel = pays ? lierne_simd_sum(dtype) : NULL;
-    if (!kernel) {
-        return lierne_rows_add(dtype, &t, &f, rows, width);
+    bool fits = n >= 2 && from[0].base == to && from[0].block == to_block;
+    fits = fits && (n == 2 || (width <= SHORT && !kernel));
+    for (size_t k = 0; k < n && fits; k++) {
+        fits = run_stride(from[k].block) == 1 && (n == 2 || k == 0 || from[k].base != to);
     }
-    lierne_rows_add_by(kernel, size, &t, &f, rows, width);
-    return true;
+    cursor c = {0};
+    do {
+        lierne_rows t = runs_at(to, to_block, &c, size);
+        for (size_t k = 1; k < n && fits; k++) {
+            lierne_rows f = runs_at(from[k].base, from[k].block, &c, size);
+            if (kernel) {
+                lierne_rows_add_by(kernel, size, &t, &f, rows, width);
+            } else {
+                fits = lierne_rows_add(dtype, &t, &f, rows, width);
+            }
+        }
+    } while (fits && next(to_block, &c, to_block->ndims - 3));
+    return fits;
 }
 
 #define MOST 16 /* contributions that a kernel gets */
