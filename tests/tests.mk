@@ -88,7 +88,7 @@ include tests/emulator/emulator.mk
 # Benchmarks; those of tests/bench/gpu need a device to measure anything, and none to be built.
 PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
 PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
-MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse samples weights))
+MPI_BENCH := $(if $(HAVE_MPI),$(addprefix $(B)/tests/bench/,bridge collective sparse dense samples weights))
 SELF_BENCH := $(addprefix $(B)/tests/bench/,planning sets memory recorder partition delta shrink)
 GPU_BENCH := $(if $(NCCL_SRC),$(call programs,tests/bench/gpu/*.c))
 $(B)/tests/bench/parts.a: $(call parts,tests/bench/*.c)
@@ -97,7 +97,7 @@ $(MPI_BENCH): %: %.o $(B)/tests/bench/parts.a $(MPI_PARTS) $(PARTS) $(MPILIB) $(
 	$(LINK)
 $(MPI_BENCH): private COMPILER := $(MPICC)
 $(MPI_BENCH): private LIBS := $(PETSC)
-$(B)/tests/bench/sparse_petsc.o: MORE_CPPFLAGS += $(PETSC_INC)
+$(addprefix $(B)/tests/bench/,sparse_petsc.o dense_petsc.o): MORE_CPPFLAGS += $(PETSC_INC)
 $(SELF_BENCH): %: %.o $(PARTS) $(LIB)
 	$(LINK)
 $(B)/tests/bench/gpu/parts.a: $(call parts,tests/bench/gpu/*.c) $(B)/tests/bench/gpu/product.cu.o

@@ -29,7 +29,7 @@ for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$work/log"
     adds "${PIPESTATUS[0]}" "$work/log" >&2
 done
-for program in bridge collective sparse samples; do
+for program in bridge collective sparse dense samples; do
     [ -x "$build/tests/bench/$program" ] || continue # no MPI
     for n in 2 4 8; do
         timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$work/log" | show
