@@ -44,6 +44,10 @@ count "${torchrun[@]}" 4 tests/python/torch_fairchem.py
 count "${torchrun[@]}" 4 tests/python/torch_samples.py
 count "${torchrun[@]}" 4 tests/python/torch_packed.py
 count "${torchrun[@]}" 4 tests/python/torch_halo.py
+count "${torchrun[@]}" 4 tests/python/torch_halo_conv.py
+for ranks in 1 2 3; do
+    count "${torchrun[@]}" $ranks tests/python/torch_halo_conv.py worlds
+done
 count "${torchrun[@]}" 1 tests/python/torch_deepmd.py
 count "${torchrun[@]}" 4 tests/python/torch_deepmd.py
 if ${CXX:-g++} --version >/dev/null 2>&1; then

@@ -235,7 +235,7 @@ def dtensors():
     y = halo_exchange(x, square, spec, [Shard(0), Shard(2)])
     same(y.detach(), pieces[rank].detach(), "the contributions add up to the tensor")
     (y * (rank + 2)).sum().backward()
-    same(x.grad.to_local(), reference.grad, "every contribution has the whole gradient")
+    same(x.grad.full_tensor(), reference.grad, "every contribution has the whole gradient, once")
     x = distributed(whole, line, [Shard(0)])
     same(halo_exchange(x, line, DenseHalo({0: (1, 0)})).detach(), whole[max(min(2 * rank, 6) - 1, 0):2 * rank + 2]
          if rank < 3 else whole[:0], "its own cut by default, with an empty part")

@@ -39,8 +39,9 @@ if typing.TYPE_CHECKING:
     from lierne.grid import Grid
     from lierne.plan import Plan
 
-__all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "Margins", "Operation", "Packed", "PackedBridge", "Redistribute", "References", "Samples",
-           "TensorSet", "Window", "Work", "context", "grid", "halo_exchange", "halo_windows"]
+__all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "HaloConv", "Margins", "Operation", "Packed", "PackedBridge",
+           "Redistribute", "References", "Samples", "TensorSet", "Window", "Work", "context", "grid",
+           "halo_exchange", "halo_windows"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -255,7 +256,8 @@ class Operation:
             self._programs[direction] = Program(self.plan.route(direction), self.group)
         program = self._programs[direction]
         turn = self._begun[direction] % TURNS
-        execution = Execution(self._name_call(direction), program, source, program.new_output(source, shape, 0 if direction else self.fill),
+        target = program.new_output(source, shape, 0 if direction else self.fill)
+        execution = Execution(self._name_call(direction), program, source, target,
                               self._tag + direction + 2 * turn)
         self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
 
@@ -504,6 +506,7 @@ class Window(lierne.Window):
 
 from lierne.torch.dense_halo import (DenseHalo, Margins, halo_exchange,  # noqa: E402, of Operation, above
                                      halo_windows)
+from lierne.torch.halo_conv import HaloConv  # noqa: E402, of Operation, above
 from lierne.torch.packed import Packed, PackedBridge  # noqa: E402, of Operation, above
 from lierne.torch.planners import (Bridge, Graph, Halo, Redistribute, References,  # noqa: E402, of Operation, above
                                    TensorSet)

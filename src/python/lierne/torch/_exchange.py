@@ -20,7 +20,7 @@ from lierne.torch import Operation, checked
 from lierne.torch._groups import default_context
 
 MAX_AXES = lib.LIERNE_MAX_AXES
-_CUTS = {lib.LIERNE_PLACEMENT_SHARD, lib.LIERNE_PLACEMENT_SHARD_ZIGZAG, lib.LIERNE_PLACEMENT_SHARD_ROWS}
+CUTS = {lib.LIERNE_PLACEMENT_SHARD, lib.LIERNE_PLACEMENT_SHARD_ZIGZAG, lib.LIERNE_PLACEMENT_SHARD_ROWS}
 # Exchanges that a context keeps, those last used. Documents are others in every step, so few of these.
 KEPT, KEPT_DOCUMENTS = 256, 16
 
@@ -44,6 +44,7 @@ class Side:
             raise TypeError(f"the mesh is a {type(mesh).__name__}, must be a DeviceMesh or a lierne.Grid")
         self.names = list(mesh.dims()) if self.is_grid else _dtensor().names_of(mesh)
         self.placements = tuple(self._ordered(placements))
+        self.is_of_torch = not self.is_grid and not any(isinstance(p, Placement) for p in self.placements)
         ranks = (range(mesh.rank_offset, mesh.rank_offset + mesh.size) if self.is_grid else
                  mesh.mesh.flatten().tolist())
         shape = repr(mesh) if self.is_grid else tuple(mesh.mesh.shape)
@@ -95,7 +96,7 @@ class Axes:
 
     def __init__(self, shape, cuts, halos, caller):
         fixed = {halo.axis for halo in halos}.union(
-            *((p.axis, p.axis2) for of_one in cuts for p in of_one.values() if p.kind in _CUTS))
+            *((p.axis, p.axis2) for of_one in cuts for p in of_one.values() if p.kind in CUTS))
         self.shape, self.groups = tuple(shape), [[axis] for axis in range(len(shape))]
         if len(shape) > MAX_AXES:
             self.groups = self._merged(fixed)
@@ -124,7 +125,7 @@ class Axes:
     def layout(self, side, cuts, dtype, halos=(), **storage):
         """The layout of a side. cuts, halos: of axes of the tensor."""
         placements = {name: dataclasses.replace(p, axis=self.of[p.axis], axis2=self.of.get(p.axis2, -1))
-                      if p.kind in _CUTS else p for name, p in cuts.items()}
+                      if p.kind in CUTS else p for name, p in cuts.items()}
         halos = [copy.copy(halo) for halo in halos]
         for halo in halos:
             halo.axis = self.of[halo.axis]
@@ -148,13 +149,23 @@ class Exchange:
 
     def input(self, x, caller):
         """x as the operation takes it."""
-        if tuple(checked(x).shape) != self.local[0]:
+        if checked(x).numel() == 0 and 0 in self.local[0]:
+            return x.reshape(self.operation.shapes()[0])
+        if tuple(x.shape) != self.local[0]:
             raise ValueError(f"{caller}: the input has shape {tuple(x.shape)}, must have {self.local[0]} on this rank")
         return self._reshaped(x, self.operation.shapes()[0])
 
     def output(self, y):
-        """What the operation gives, as a tensor of the caller's axes; with margin storage its one axis."""
+        """What the operation gives, as a tensor of the caller's axes."""
         return self._reshaped(y, self.local[1])
+
+    def gradient(self, y):
+        """The reverse of output."""
+        return self._reshaped(y, self.operation.shapes()[1])
+
+    def origin(self, x):
+        """The reverse of input."""
+        return self._reshaped(x, self.local[0])
 
     def _reshaped(self, tensor, shape):
         return tensor.reshape(shape) if self.axes.are_merged else tensor
