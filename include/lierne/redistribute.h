@@ -213,6 +213,22 @@ typedef struct lierne_segments_update {
 LIERNE_API lierne_status lierne_plan_update_segments(lierne_plan *plan,
                                                      const lierne_segments_update *update);
 
+/* A box of a source tensor that is a box of a destination tensor, for tensors that one side stores
+ * fused, stacked, transposed or twice: rows of a fused projection, an expert of a stacked tensor.
+ * Arrays have an entry per axis of the tensor that they are about. */
+typedef struct lierne_set_box {
+    int64_t src;                        /* number of the source tensor */
+    int64_t dst;                        /* number of the destination tensor */
+    int64_t src_start[LIERNE_MAX_AXES]; /* the box's first index on each axis of the source */
+    int64_t dst_start[LIERNE_MAX_AXES]; /* the same of the destination */
+    int64_t sizes[LIERNE_MAX_AXES];     /* of the box, on each axis of the destination */
+    /* Axis a of the destination is axis axes[a] of the source, which no other axis is; -1: none,
+     * and sizes[a] is 1. On axes of the source that are not named the box has one index. Axes of
+     * the destination and axes that are not named are at most LIERNE_MAX_AXES together. NULL: axis
+     * a is axis a. */
+    const int *axes;
+} lierne_set_box;
+
 /* A tensor set: many tensors that move together, such as the weights of a model from a trainer to
  * an inference engine. Tensor i moves from layout src[i] to layout dst[i]. All tensors have one
  * dtype; tensors of another dtype are another set, and lierne_coalesced_create joins both. Set size
@@ -232,32 +248,53 @@ LIERNE_API lierne_status lierne_plan_update_segments(lierne_plan *plan,
  * most receivers have few senders. Nodes are not looked at. What two ranks exchange is one stage;
  * all pieces below 256 KiB share messages of up to 4 MiB, larger ones have messages of their own.
  *
- * The adjoint moves from dst to src: of the gradients that replicas hold alike, one is taken. */
+ * The adjoint moves from dst to src: of the gradients that replicas hold alike, one is taken.
+ *
+ * With boxes, tensors of the source and of the destination are not the same ones: box i of source
+ * tensor boxes[i].src becomes box i of destination tensor boxes[i].dst. Every element of every
+ * destination must be in one box; elements of a source may be in any number. Equal boxes of tensors
+ * of equal layouts are planned once, however many layers have them. Elements of a source that are
+ * in no box get a gradient of zero. Where an element of a source is in two boxes, as tied
+ * embeddings are, the plan has no adjoint. */
 typedef struct lierne_set_spec {
     size_t size;
-    int64_t ntensors; /* at least 1 */
-    /* ntensors layouts each, all on grids of one world. A layout may be given any number of times;
-     * planning takes the least time where equal tensors share it. */
+    int64_t ntensors; /* at least 1; with boxes of src alone */
+    /* ntensors layouts each, all on grids of one world; with boxes, dst has ndst. A layout may be
+     * given any number of times; planning takes the least time where equal tensors share it. */
     const lierne_layout *const *src;
     const lierne_layout *const *dst;
-    const int64_t *src_offsets; /* ntensors each, or NULL */
+    const int64_t *src_offsets; /* as many as tensors, or NULL */
     const int64_t *dst_offsets;
     int max_inflight;    /* requests in flight at once per direction; 0 means 1 */
     lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
     const char *name;    /* see lierne/plan.h (Names); NULL: none */
+    /* nboxes of them, the same on every rank; NULL: tensor i of src is tensor i of dst, and neither
+     * ndst nor nboxes is read. */
+    const lierne_set_box *boxes;
+    int64_t nboxes;
+    int64_t ndst; /* tensors of dst, at least 1 */
 } lierne_set_spec;
 
-/* The route of one rank that moves a set forward; of the adjoint where src and dst, and the
- * offsets, are exchanged. The routes of all ranks fit together when each is made from equal
- * layouts. *route is NULL on failure; free it with lierne_route_destroy. It keeps nothing of the
- * spec, of which max_inflight is not read. min_elements, which may be NULL: the elements that this
- * rank must receive under any schedule. Pure: not collective; may run in many threads at once.
- * Costs time in proportion to the tensors, to what this rank sends and receives, and, for each
- * different pair of layouts, to the ranks that share elements with this one. Errors: INVALID (NULL;
- * spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair of layouts of
- * different shape, dtype or world size, or of another dtype or world size than the first pair; rank
- * not in the world); UNSUPPORTED (a PARTIAL dim, a halo); OVERFLOW (a buffer of more than 2^60
- * bytes); NO_MEMORY. */
+/* Whether a set can be planned, whatever the rank: layouts and boxes are checked, and that every
+ * element of every destination is in one box. The message names the tensor and the box that is
+ * written twice or not at all, as dst[2]: [0:4, 3:5]. Offsets are not read. Planning checks the
+ * same. Pure: not collective; may run in many threads at once. Costs time in proportion to the
+ * boxes of each tensor times the pieces that they leave of it, which are few where boxes follow one
+ * another. Errors: INVALID, UNSUPPORTED (as lierne_route_create_set); NO_MEMORY. */
+LIERNE_API lierne_status lierne_set_check(const lierne_set_spec *spec);
+
+/* The route of one rank that moves a set forward; of the adjoint of a set without boxes where src
+ * and dst, and the offsets, are exchanged. The routes of all ranks fit together when each is made
+ * from equal layouts. *route is NULL on failure; free it with lierne_route_destroy. It keeps
+ * nothing of the spec, of which max_inflight is not read. min_elements, which may be NULL: the
+ * elements that this rank must receive under any schedule. Pure: not collective; may run in many
+ * threads at once. Costs time in proportion to the tensors, to what this rank sends and receives,
+ * and, for each different pair of layouts, to the ranks that share elements with this one. Errors:
+ * INVALID (NULL; spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair
+ * of layouts of different shape, dtype or world size, or of another dtype or world size than the
+ * first pair; a box that is not within its tensors, axes that do not fit, an element of a
+ * destination in no box or in two; rank not in the world); UNSUPPORTED (a PARTIAL dim, a halo, a
+ * box with too many axes); OVERFLOW (a buffer of more than 2^60 bytes); NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
                                                  const lierne_set_spec *spec, int rank);
 
@@ -267,8 +304,8 @@ LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *
  * lierne/plan.h; lierne_plan_get_shape says one axis. Errors: as lierne_route_create_set; INVALID
  * also for a world size that is not the context's, a grid with a rank that is no member, and
  * max_inflight; MISMATCH (ranks disagree on the spec; the message names the field, as ntensors or
- * the hash of src[17]); TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread
- * at a time. */
+ * the hash of src[17] or boxes[3]); TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
+ * serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
                                                 const lierne_set_spec *spec);
 

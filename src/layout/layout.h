@@ -163,6 +163,11 @@ lierne_status lierne_layout_cell_rest(const lierne_layout *layout, const lierne_
 lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout *layout,
                                         const lierne_layout *other, const lierne_cell *cell);
 
+/* The cells of a layout without a halo that have something of what is wanted, which is spans of
+ * each axis, ascending (and some that have not where a map of two axes cuts). The same order. */
+lierne_status lierne_layout_search(lierne_cells *cells, const lierne_layout *layout,
+                                   const lierne_spans *wanted);
+
 /* Ranks that hold a cell, ascending: of one contribution, or of all of them (partial -1). */
 lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,
                                     int partial, lierne_ranks *ranks);

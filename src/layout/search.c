@@ -185,24 +185,25 @@ static lierne_status descend(search *s, int i, const lierne_pieces *have) {
     return LIERNE_OK;
 }
 
-static lierne_status search_cells(search *s) {
+lierne_status lierne_layout_search(lierne_cells *cells, const lierne_layout *layout,
+                                   const lierne_spans *wanted) {
     lierne_pieces all[LIERNE_MAX_AXES];
-    for (int a = 0; a < s->layout->naxes; a++) {
-        lierne_axis_whole(s->layout, a, &all[a]);
-        if (all[a].count == 0 || s->wanted[a].count == 0) {
+    search s = {.layout = layout, .wanted = wanted, .cells = cells};
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        s.cell.coords[d] = -1;
+    }
+    for (int a = 0; a < layout->naxes; a++) {
+        lierne_axis_whole(layout, a, &all[a]);
+        if (all[a].count == 0 || wanted[a].count == 0) {
             return LIERNE_OK;
         }
     }
-    return descend(s, 0, all);
+    return descend(&s, 0, all);
 }
 
 lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout *layout,
                                         const lierne_layout *other, const lierne_cell *cell) {
     lierne_spans wanted[LIERNE_MAX_AXES];
-    search s = {.layout = layout, .wanted = wanted, .cells = cells};
-    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
-        s.cell.coords[d] = -1;
-    }
     lierne_status status = lierne_spans_create(wanted, other, cell);
     if (status == LIERNE_OK && lierne_has_margins(other)) {
         status = lierne_halo_need_spans(wanted, other);
@@ -211,7 +212,7 @@ lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout
         status = lierne_halo_widen(wanted, layout);
     }
     if (status == LIERNE_OK) {
-        status = search_cells(&s);
+        status = lierne_layout_search(cells, layout, wanted);
     }
     lierne_spans_destroy(wanted, other->naxes);
     return status;

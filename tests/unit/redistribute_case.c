@@ -139,6 +139,15 @@ void random_redistribute(redistribute_case *c, uint64_t seed, int world) {
     }
 }
 
+void random_tensor(redistribute_case *c, uint64_t seed, int world, int naxes,
+                   const int64_t *shape) {
+    state = seed * 0x9e3779b97f4a7c15u + 1;
+    draw(2);
+    *c = (redistribute_case){.world = world, .naxes = naxes, .dtype = LIERNE_DTYPE_I64};
+    memcpy(c->shape, shape, (size_t)naxes * sizeof *shape);
+    random_layout(c, CASE_SRC, 0);
+}
+
 const char *redistribute_text(const redistribute_case *c) {
     static char text[2000];
     int n = snprintf(text, sizeof text, "world %d, shape", c->world);

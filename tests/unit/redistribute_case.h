@@ -34,6 +34,9 @@ typedef struct redistribute_case {
 } redistribute_case;
 
 void random_redistribute(redistribute_case *c, uint64_t seed, int world);
+/* A tensor of this shape, of at most CASE_SIZE indices per axis, under a random layout without
+ * contributions, CASE_SRC. */
+void random_tensor(redistribute_case *c, uint64_t seed, int world, int naxes, const int64_t *shape);
 /* The case in one line per layout, for messages; in static storage. */
 const char *redistribute_text(const redistribute_case *c);
 

@@ -122,9 +122,13 @@ static lierne_status intersect(const lierne_planner *p, lierne_cell_overlap *x) 
         status = halo ? lierne_needs_create(&x->needs, p->to, &x->to)
                       : lierne_layout_cell_boxes(p->to, &x->to, &to, NULL);
     }
+    if (p->frame) {
+        lierne_frame_clip(&from, p->frame, 0);
+        lierne_frame_clip(&to, p->frame, 1);
+    }
     if (status == LIERNE_OK) {
-        status =
-            lierne_boxes_intersect(p->from->naxes, &from, halo ? &x->needs.boxes : &to, &x->boxes);
+        status = lierne_boxes_intersect(lierne_planner_axes(p), &from, halo ? &x->needs.boxes : &to,
+                                        &x->boxes);
     }
     lierne_mem_free(from.at);
     lierne_mem_free(to.at);
@@ -135,7 +139,7 @@ lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_over
     lierne_status status =
         p->tokens ? lierne_tokens_boxes(&x->boxes, p->tokens, &x->from, &x->to) : intersect(p, x);
     for (size_t b = 0; b < x->boxes.count; b++) {
-        x->elements += lierne_overlap_elements(p->from->naxes, &x->boxes.at[b]);
+        x->elements += lierne_overlap_elements(lierne_planner_axes(p), &x->boxes.at[b]);
     }
     return status;
 }

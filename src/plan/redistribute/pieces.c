@@ -46,6 +46,11 @@ lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
     if (p->needs && !in) {
         return lierne_place_image(p, o, p->needs->at.at[o->index_b].primary, buffer);
     }
+    if (p->frame) {
+        return lierne_place_at(buffer,
+                               lierne_frame_block(p->frame, !in, in ? p->in_shape : p->out_shape,
+                                                  in ? o->local_a : o->local_b, o->size));
+    }
     return lierne_place_at(buffer, lierne_block_box(p->from->naxes, in ? p->in_shape : p->out_shape,
                                                     in ? o->local_a : o->local_b, o->size));
 }
@@ -102,7 +107,7 @@ lierne_status lierne_add_part(const lierne_planner *p, const lierne_cell_overlap
     }
     LIERNE_TRY(
         lierne_layout_get_shape(theirs, at_peer == LIERNE_BUFFER_IN ? p->from : p->to, peer));
-    if (at_peer == LIERNE_BUFFER_SCRATCH || lierne_has_margins(p->to) ||
+    if (at_peer == LIERNE_BUFFER_SCRATCH || lierne_has_margins(p->to) || p->frame ||
         !is_worth_cutting(p, x, mine, theirs)) {
         return add_whole(p, x, messages, peer, buffer);
     }
@@ -145,10 +150,10 @@ lierne_status lierne_cell_overlap_take(const lierne_planner *p, lierne_cell_over
     x->part_elements = size;
     for (size_t b = 0; b < x->boxes.count && size > 0; b++) {
         const lierne_overlap *box = &x->boxes.at[b];
-        int64_t elements = lierne_overlap_elements(p->from->naxes, box);
+        int64_t elements = lierne_overlap_elements(lierne_planner_axes(p), box);
         if (start < elements) {
             int64_t n = size < elements - start ? size : elements - start;
-            LIERNE_TRY(take_range(p->from->naxes, box, 0, start, n, &x->part));
+            LIERNE_TRY(take_range(lierne_planner_axes(p), box, 0, start, n, &x->part));
             size -= n;
             start += n;
         }

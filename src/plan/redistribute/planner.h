@@ -6,6 +6,7 @@
 #include "lierne/plan.h"
 #include "plan/fields.h"
 #include "plan/plan.h"
+#include "plan/redistribute/frame.h"
 #include "route/route.h"
 #include "runtime/control/members.h"
 
@@ -22,6 +23,7 @@ typedef struct lierne_planner {
     bool shared;   /* ranks of a node that need the same write one output, each a part of it */
     bool alone;    /* every receiver is a reducer, of all that it needs */
     const struct lierne_tokens *tokens; /* of the cell whose overlaps are planned, or NULL */
+    const lierne_frame *frame;          /* of two tensors that are not one; or NULL */
     const lierne_needs *needs; /* of the destination's cell at work, if it has a halo; or NULL */
     lierne_plan_side *side;    /* where shared is set, gets what this rank shares and writes */
     lierne_links links;
@@ -31,6 +33,11 @@ typedef struct lierne_planner {
     int64_t out_shape[LIERNE_MAX_AXES];
     int64_t min_elements;
 } lierne_planner;
+
+/* How many axes have the boxes of what two cells have in common. */
+static inline int lierne_planner_axes(const lierne_planner *p) {
+    return p->frame ? p->frame->naxes : p->from->naxes;
+}
 
 /* A cell of the source and one of the destination with elements in common. */
 typedef struct lierne_cell_overlap {

@@ -1,9 +1,9 @@
-/* Which tensors of a set are alike, and where each is in this rank's buffers.
+/* Which moves of a set are alike, and where each tensor is in this rank's buffers.
  *
- * Planning is done once per class: per pair of different layouts. A large model has tens of
- * thousands of tensors and a few hundred classes. Layouts are compared by what they say and not by
- * where they are, because classes must be the same on every rank; a layout that is given again and
- * again is looked at once. */
+ * Planning is done once per class: per pair of different layouts and, where boxes move, per place
+ * of a box in its tensors. A large model has tens of thousands of tensors and a few hundred
+ * classes. Layouts are compared by what they say and not by where they are, because classes must be
+ * the same on every rank; a layout that is given again and again is looked at once. */
 #include "plan/redistribute/set.h"
 #include "plan/redistribute/redistribute_check.h"
 
@@ -61,7 +61,7 @@ typedef struct sorting {
     const lierne_set_spec *spec;
     table pointers; /* number of a layout by its address */
     table contents; /* the same by its hash */
-    table pairs;    /* number of a class by its layouts */
+    table pairs;    /* number of a class by its layouts, and where boxes are in them */
 } sorting;
 
 static lierne_status number_layout(sorting *s, const lierne_layout *layout, int64_t *number) {
@@ -99,26 +99,49 @@ static lierne_status check_first(const lierne_layout *layout, const lierne_layou
     return LIERNE_OK;
 }
 
+static lierne_status check_plain(const lierne_layout *layout, const char *name) {
+    LIERNE_TRY(lierne_redistribute_check_plain(layout, name));
+    if (layout->packed) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "%s has a packing: sets have none, lierne_plan_create_redistribute does",
+                           name);
+    }
+    for (int d = 0; d < layout->ndims; d++) {
+        if (layout->placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
+            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                               "dim %d of %s is PARTIAL: sets do not sum, "
+                               "lierne_plan_create_redistribute does",
+                               d, name);
+        }
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status check_pair(const lierne_set_spec *spec, int64_t i) {
     char src[32], dst[32];
     snprintf(src, sizeof src, "src[%lld]", (long long)i);
     snprintf(dst, sizeof dst, "dst[%lld]", (long long)i);
     LIERNE_TRY(check_first(spec->src[i], spec->src[0], src));
     LIERNE_TRY(lierne_redistribute_check_pair(spec->src[i], src, spec->dst[i], dst));
-    LIERNE_TRY(lierne_redistribute_check_plain(spec->src[i], src));
-    LIERNE_TRY(lierne_redistribute_check_plain(spec->dst[i], dst));
-    if (spec->src[i]->packed || spec->dst[i]->packed) {
-        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "%s has a packing: sets have none, lierne_plan_create_redistribute does",
-                           spec->src[i]->packed ? src : dst);
+    LIERNE_TRY(check_plain(spec->src[i], src));
+    return check_plain(spec->dst[i], dst);
+}
+
+static lierne_status check_tensor(const sorting *s, int side, const lierne_layout *layout,
+                                  int64_t i) {
+    char name[32];
+    snprintf(name, sizeof name, "%s[%lld]", side ? "dst" : "src", (long long)i);
+    if (!layout) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", name);
     }
-    for (int d = 0; d < spec->src[i]->ndims; d++) {
-        if (spec->src[i]->placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
-            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                               "dim %d of %s is PARTIAL: sets do not sum, "
-                               "lierne_plan_create_redistribute does",
-                               d, src);
-        }
+    LIERNE_TRY(s->set->boxes ? check_first(layout, s->spec->src[0], name) : LIERNE_OK);
+    return s->set->boxes ? check_plain(layout, name) : LIERNE_OK;
+}
+
+static lierne_status number_layouts(sorting *s, int side, const lierne_layout *const *layouts) {
+    for (int64_t i = 0; i < s->set->n[side]; i++) {
+        LIERNE_TRY(check_tensor(s, side, layouts[i], i));
+        LIERNE_TRY(number_layout(s, layouts[i], &s->set->layout_of[side][i]));
     }
     return LIERNE_OK;
 }
@@ -127,16 +150,17 @@ static lierne_status number_class(sorting *s, int64_t i) {
     lierne_set *set = s->set;
     lierne_set_class c = {0};
     bool is_new;
-    if (!s->spec->src[i] || !s->spec->dst[i]) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s[%lld] is NULL", s->spec->src[i] ? "dst" : "src",
-                           (long long)i);
+    if (set->boxes) {
+        LIERNE_TRY(lierne_set_check_box(s->spec, i));
     }
-    LIERNE_TRY(number_layout(s, s->spec->src[i], &c.layouts[LIERNE_SET_SRC]));
-    LIERNE_TRY(number_layout(s, s->spec->dst[i], &c.layouts[LIERNE_SET_DST]));
+    for (int side = 0; side < 2; side++) {
+        c.layouts[side] = set->layout_of[side][lierne_set_tensor(set, i, side)];
+    }
     uint64_t key = (uint64_t)c.layouts[LIERNE_SET_SRC] << 32 | (uint64_t)c.layouts[LIERNE_SET_DST];
+    key = set->boxes ? lierne_set_hash_box(key, s->spec, i) : key;
     LIERNE_TRY(number_of(&s->pairs, key, (int64_t)set->classes.count, &set->class_of[i], &is_new));
     if (is_new) {
-        LIERNE_TRY(check_pair(s->spec, i));
+        LIERNE_TRY(set->boxes ? LIERNE_OK : check_pair(s->spec, i));
         LIERNE_TRY(LIERNE_VEC_PUSH(&set->classes, c));
     }
     set->classes.at[set->class_of[i]].count++;
@@ -150,16 +174,19 @@ static void list_members(lierne_set *set) {
         first += set->classes.at[c].count;
         set->classes.at[c].count = 0;
     }
-    for (int64_t i = 0; i < set->n; i++) {
+    for (int64_t i = 0; i < set->nmoves; i++) {
         lierne_set_class *c = &set->classes.at[set->class_of[i]];
         set->members[c->first + c->count++] = i;
     }
 }
 
-static lierne_status sort_tensors(lierne_set *set, const lierne_set_spec *spec) {
+static lierne_status sort_moves(lierne_set *set, const lierne_set_spec *spec) {
     sorting s = {.set = set, .spec = spec};
-    lierne_status status = LIERNE_OK;
-    for (int64_t i = 0; i < set->n && status == LIERNE_OK; i++) {
+    lierne_status status = number_layouts(&s, LIERNE_SET_SRC, spec->src);
+    if (status == LIERNE_OK) {
+        status = number_layouts(&s, LIERNE_SET_DST, spec->dst);
+    }
+    for (int64_t i = 0; i < set->nmoves && status == LIERNE_OK; i++) {
         status = number_class(&s, i);
     }
     lierne_mem_free(s.pointers.at);
@@ -171,26 +198,21 @@ static lierne_status sort_tensors(lierne_set *set, const lierne_set_spec *spec) 
     return status;
 }
 
-const lierne_set_layout *lierne_set_layout_of(const lierne_set *set, int64_t class_number,
-                                              int side) {
-    return &set->layouts.at[set->classes.at[class_number].layouts[side]];
-}
-
 static const char *const sides[] = {"src", "dst"};
 
 static int64_t elements_of(const lierne_set *set, int64_t tensor, int side) {
-    return lierne_set_layout_of(set, set->class_of[tensor], side)->elements;
+    return lierne_set_layout_of(set, tensor, side)->elements;
 }
 
-/* Whether no two tensors of a buffer overlap. items: two lists of as many as there are tensors. */
+/* Whether no two tensors of a buffer overlap. items: two lists of as many as it has tensors. */
 static lierne_status check_overlaps(const lierne_set *set, int side, lierne_keyed *items) {
     size_t n = 0;
-    for (int64_t i = 0; i < set->n; i++) {
+    for (int64_t i = 0; i < set->n[side]; i++) {
         if (elements_of(set, i, side) > 0) {
             items[n++] = (lierne_keyed){(uint64_t)set->offsets[side][i], i};
         }
     }
-    lierne_sort_keyed(items, items + set->n, n, (uint64_t)set->elements[side]);
+    lierne_sort_keyed(items, items + set->n[side], n, (uint64_t)set->elements[side]);
     for (size_t k = 1; k < n; k++) {
         int64_t before = items[k - 1].value, end = set->offsets[side][before];
         end += elements_of(set, before, side);
@@ -211,7 +233,7 @@ static int64_t most_elements(const lierne_set *set) {
 }
 
 static lierne_status place_tensors(lierne_set *set, int side, const int64_t *given) {
-    for (int64_t i = 0; i < set->n; i++) {
+    for (int64_t i = 0; i < set->n[side]; i++) {
         int64_t elements = elements_of(set, i, side), end;
         int64_t offset = given ? given[i] : set->elements[side];
         if (elements == 0) {
@@ -241,32 +263,46 @@ static lierne_status place_side(lierne_set *set, int side, const int64_t *given)
     if (!given) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_alloc_unset(&items, 2 * (size_t)set->n, sizeof *items));
+    LIERNE_TRY(lierne_alloc_unset(&items, 2 * (size_t)set->n[side], sizeof *items));
     lierne_status status = check_overlaps(set, side, items);
     lierne_mem_free(items);
     return status;
 }
 
+static lierne_status check_count(const char *name, int64_t n) {
+    return n < 1 || n > INT_MAX ? LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is %lld, must be in 1 to %d",
+                                              name, (long long)n, INT_MAX)
+                                : LIERNE_OK;
+}
+
 static lierne_status check_spec(const lierne_set_spec *spec) {
-    if (spec->ntensors < 1 || spec->ntensors > INT_MAX) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "ntensors is %lld, must be in 1 to %d",
-                           (long long)spec->ntensors, INT_MAX);
-    }
+    LIERNE_TRY(check_count("ntensors", spec->ntensors));
+    LIERNE_TRY(spec->boxes ? check_count("ndst", spec->ndst) : LIERNE_OK);
+    LIERNE_TRY(spec->boxes ? check_count("nboxes", spec->nboxes) : LIERNE_OK);
     LIERNE_TRY(lierne_check_set(spec->src, "src"));
     LIERNE_TRY(lierne_check_set(spec->dst, "dst"));
     LIERNE_TRY(lierne_check_set(spec->src[0], "src[0]"));
     return LIERNE_OK;
 }
 
-lierne_status lierne_set_create(lierne_set *set, const lierne_set_spec *spec, int rank) {
-    *set = (lierne_set){.rank = rank};
+lierne_status lierne_set_describe(lierne_set *set, const lierne_set_spec *spec, int rank) {
+    *set = (lierne_set){.rank = rank, .boxes = spec->boxes};
     LIERNE_TRY(check_spec(spec));
-    set->n = spec->ntensors;
-    LIERNE_TRY(lierne_alloc(&set->class_of, (size_t)set->n, sizeof *set->class_of));
-    LIERNE_TRY(lierne_alloc(&set->members, (size_t)set->n, sizeof *set->members));
-    LIERNE_TRY(lierne_alloc(&set->offsets[0], (size_t)set->n, sizeof(int64_t)));
-    LIERNE_TRY(lierne_alloc(&set->offsets[1], (size_t)set->n, sizeof(int64_t)));
-    LIERNE_TRY(sort_tensors(set, spec));
+    set->n[LIERNE_SET_SRC] = spec->ntensors;
+    set->n[LIERNE_SET_DST] = spec->boxes ? spec->ndst : spec->ntensors;
+    set->nmoves = spec->boxes ? spec->nboxes : spec->ntensors;
+    LIERNE_TRY(lierne_alloc(&set->class_of, (size_t)set->nmoves, sizeof *set->class_of));
+    LIERNE_TRY(lierne_alloc(&set->members, (size_t)set->nmoves, sizeof *set->members));
+    for (int side = 0; side < 2; side++) {
+        LIERNE_TRY(lierne_alloc(&set->layout_of[side], (size_t)set->n[side], sizeof(int64_t)));
+        LIERNE_TRY(lierne_alloc(&set->offsets[side], (size_t)set->n[side], sizeof(int64_t)));
+    }
+    LIERNE_TRY(sort_moves(set, spec));
+    return set->boxes ? lierne_set_cover(set) : LIERNE_OK;
+}
+
+lierne_status lierne_set_create(lierne_set *set, const lierne_set_spec *spec, int rank) {
+    LIERNE_TRY(lierne_set_describe(set, spec, rank));
     LIERNE_TRY(place_side(set, LIERNE_SET_SRC, spec->src_offsets));
     return place_side(set, LIERNE_SET_DST, spec->dst_offsets);
 }
@@ -276,6 +312,9 @@ void lierne_set_destroy(lierne_set *set) {
     lierne_mem_free(set->classes.at);
     lierne_mem_free(set->class_of);
     lierne_mem_free(set->members);
-    lierne_mem_free(set->offsets[0]);
-    lierne_mem_free(set->offsets[1]);
+    for (int side = 0; side < 2; side++) {
+        lierne_mem_free(set->layout_of[side]);
+        lierne_mem_free(set->offsets[side]);
+    }
+    lierne_mem_free(set->gaps.at);
 }

@@ -26,6 +26,16 @@ lierne_status lierne_route_create_set(lierne_route **out, int64_t *min_elements,
     return status;
 }
 
+lierne_status lierne_set_check(const lierne_set_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_set_spec spec;
+    lierne_set set;
+    LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));
+    lierne_status status = lierne_set_describe(&set, &spec, 0);
+    lierne_set_destroy(&set);
+    return status;
+}
+
 static lierne_status check_context(const lierne_set *set, const lierne_context *context) {
     int world = set->layouts.at[0].layout->world;
     if (world != context->members.world) {
@@ -41,20 +51,32 @@ static lierne_status check_context(const lierne_set *set, const lierne_context *
     return LIERNE_OK;
 }
 
-/* The blocks of the output that must be written: the tensors of a class. */
-static lierne_status own_class(lierne_plan_side *side, const lierne_set *set, size_t c, int to) {
-    const lierne_set_class *members = &set->classes.at[c];
-    const lierne_layout *layout = lierne_set_layout_of(set, (int64_t)c, to)->layout;
-    lierne_plan_side one = {0};
-    lierne_status status = lierne_plan_side_fill(&one, set->rank, layout, layout);
-    for (size_t b = 0; b < one.owned.count && status == LIERNE_OK; b++) {
-        for (int64_t i = 0; i < members->count && status == LIERNE_OK; i++) {
-            lierne_block block = one.owned.at[b];
-            block.offset += set->offsets[to][set->members[members->first + i]];
-            status = LIERNE_VEC_PUSH(&side->owned, block);
-        }
+/* The blocks of the output that must be written: a tensor. like: those of a tensor of each layout,
+ * as far as they are known. */
+static lierne_status own_tensor(lierne_plan_side *side, lierne_plan_side *like,
+                                const lierne_set *set, int64_t tensor, int to) {
+    const lierne_layout *layout = lierne_set_layout_of(set, tensor, to)->layout;
+    lierne_plan_side *one = &like[set->layout_of[to][tensor]];
+    LIERNE_TRY(one->naxes ? LIERNE_OK : lierne_plan_side_fill(one, set->rank, layout, layout));
+    for (size_t b = 0; b < one->owned.count; b++) {
+        lierne_block block = one->owned.at[b];
+        block.offset += set->offsets[to][tensor];
+        LIERNE_TRY(LIERNE_VEC_PUSH(&side->owned, block));
     }
-    lierne_mem_free(one.owned.at);
+    return LIERNE_OK;
+}
+
+static lierne_status own_tensors(lierne_plan_side *side, const lierne_set *set, int to) {
+    lierne_plan_side *like;
+    LIERNE_TRY(lierne_alloc(&like, set->layouts.count, sizeof *like));
+    lierne_status status = LIERNE_OK;
+    for (int64_t i = 0; i < set->n[to] && status == LIERNE_OK; i++) {
+        status = own_tensor(side, like, set, i, to);
+    }
+    for (size_t l = 0; l < set->layouts.count; l++) {
+        lierne_mem_free(like[l].owned.at);
+    }
+    lierne_mem_free(like);
     return status;
 }
 
@@ -62,9 +84,10 @@ static lierne_status fill_side(lierne_plan_side *side, const lierne_set *set, in
     side->naxes = 1;
     side->in[0] = set->elements[from];
     side->out[0] = set->elements[!from];
-    for (size_t c = 0; c < set->classes.count; c++) {
-        LIERNE_TRY(own_class(side, set, c, !from));
+    if (from == LIERNE_SET_DST && set->repeats) {
+        return lierne_route_create(&side->route, set->rank, side->in[0], side->out[0]);
     }
+    LIERNE_TRY(own_tensors(side, set, !from));
     return lierne_set_route(&side->route, &side->min_elements, set, from);
 }
 
@@ -77,27 +100,52 @@ static lierne_status fill_set_parts(lierne_plan_parts *parts, const lierne_set *
     parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "balanced";
+    parts->no_adjoint = set->repeats ? "an element of a source is in several boxes" : NULL;
     LIERNE_TRY(fill_side(&parts->side[LIERNE_DIRECTION_FORWARD], set, LIERNE_SET_SRC));
     return fill_side(&parts->side[LIERNE_DIRECTION_ADJOINT], set, LIERNE_SET_DST);
 }
 
+/* The lists that ranks compare: a hash of each layout and box. */
+enum { LISTS = 3 };
+
+static lierne_status add_hashes(lierne_plan_fields *fields, const lierne_set *set, int side,
+                                int64_t **hashes) {
+    int64_t n = set->n[side];
+    LIERNE_TRY(lierne_alloc_unset(hashes, (size_t)n, sizeof(int64_t)));
+    for (int64_t i = 0; i < n; i++) {
+        (*hashes)[i] = (int64_t)lierne_set_layout_of(set, i, side)->hash;
+    }
+    lierne_plan_fields_add_list(fields, side ? "hash of dst" : "hash of src", LIERNE_ITEM_I64,
+                                *hashes, (size_t)n);
+    return LIERNE_OK;
+}
+
+static lierne_status add_boxes(lierne_plan_fields *fields, const lierne_set_spec *spec,
+                               int64_t **hashes) {
+    LIERNE_TRY(lierne_alloc_unset(hashes, (size_t)spec->nboxes, sizeof(int64_t)));
+    for (int64_t i = 0; i < spec->nboxes; i++) {
+        const int64_t tensors[2] = {spec->boxes[i].src, spec->boxes[i].dst};
+        (*hashes)[i] =
+            (int64_t)lierne_set_hash_box(lierne_hash(0, tensors, sizeof tensors), spec, i);
+    }
+    lierne_plan_fields_add_list(fields, "hash of boxes", LIERNE_ITEM_I64, *hashes,
+                                (size_t)spec->nboxes);
+    return LIERNE_OK;
+}
+
 /* What ranks must give alike; the lists are to be freed when they have agreed. */
-static lierne_status add_fields(lierne_plan_fields *fields, const lierne_set *set, int max_inflight,
-                                int64_t *hashes[2]) {
-    static const char *const names[] = {"hash of src", "hash of dst"};
+static lierne_status add_fields(lierne_plan_fields *fields, const lierne_set *set,
+                                const lierne_set_spec *spec, int max_inflight,
+                                int64_t *hashes[LISTS]) {
     lierne_plan_fields_add(fields, "lierne_plan_create_set", 0);
     lierne_plan_fields_add(fields, "max_inflight", max_inflight);
-    lierne_plan_fields_add(fields, "ntensors", set->n);
+    lierne_plan_fields_add(fields, "ntensors", set->n[LIERNE_SET_SRC]);
+    lierne_plan_fields_add(fields, "nboxes", spec->boxes ? spec->nboxes : 0);
+    lierne_plan_fields_add(fields, "ndst", set->n[LIERNE_SET_DST]);
     lierne_plan_fields_add_dtype(fields, set->layouts.at[0].layout->dtype);
-    for (int side = 0; side < 2; side++) {
-        LIERNE_TRY(lierne_alloc_unset(&hashes[side], (size_t)set->n, sizeof(int64_t)));
-        for (int64_t i = 0; i < set->n; i++) {
-            hashes[side][i] = (int64_t)lierne_set_layout_of(set, set->class_of[i], side)->hash;
-        }
-        lierne_plan_fields_add_list(fields, names[side], LIERNE_ITEM_I64, hashes[side],
-                                    (size_t)set->n);
-    }
-    return LIERNE_OK;
+    LIERNE_TRY(add_hashes(fields, set, LIERNE_SET_SRC, &hashes[0]));
+    LIERNE_TRY(add_hashes(fields, set, LIERNE_SET_DST, &hashes[1]));
+    return spec->boxes ? add_boxes(fields, spec, &hashes[2]) : LIERNE_OK;
 }
 
 static lierne_status take_set_spec(lierne_set_spec *spec, const lierne_set_spec *given,
@@ -115,7 +163,7 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
     lierne_set set = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    int64_t *hashes[2] = {NULL, NULL};
+    int64_t *hashes[LISTS] = {NULL};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status =
@@ -125,12 +173,13 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
         status = fill_set_parts(&parts, &set, context, &spec);
     }
     if (status == LIERNE_OK) {
-        status = add_fields(&fields, &set, parts.max_inflight, hashes);
+        status = add_fields(&fields, &set, &spec, parts.max_inflight, hashes);
     }
     parts.name = spec.name;
     status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
     lierne_set_destroy(&set);
-    lierne_mem_free(hashes[0]);
-    lierne_mem_free(hashes[1]);
+    for (int i = 0; i < LISTS; i++) {
+        lierne_mem_free(hashes[i]);
+    }
     return status;
 }

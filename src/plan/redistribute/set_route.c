@@ -29,8 +29,8 @@ typedef struct builder {
     const lierne_set *set;
     const lierne_set_class *members;
     int64_t class_number;
-    const int64_t *offsets[2]; /* of each tensor in `in` and in `out` */
-    open_messages open[2];     /* to send, to receive */
+    int from;              /* the side of the set that is `in` */
+    open_messages open[2]; /* to send, to receive */
 } builder;
 
 /* What a cell's holders send of the class at work. */
@@ -44,9 +44,10 @@ static lierne_stage *stage_of(const builder *u) {
     return &u->p.route->stages.at[0];
 }
 
-/* The place of a tensor in `in` or `out`. */
-static int64_t offset_of(const builder *u, int64_t tensor, lierne_buffer buffer) {
-    return u->offsets[buffer == LIERNE_BUFFER_OUT][tensor];
+/* The place in `in` or `out` of the tensor that a move takes from or to. */
+static int64_t offset_of(const builder *u, int64_t move, lierne_buffer buffer) {
+    int side = buffer == LIERNE_BUFFER_OUT ? !u->from : u->from;
+    return u->set->offsets[side][lierne_set_tensor(u->set, move, side)];
 }
 
 /* The message of a peer that has space; *index is its place. */
@@ -102,24 +103,24 @@ static lierne_status add_large(builder *u, const lierne_cell_overlap *x, bool se
     return LIERNE_OK;
 }
 
-/* Elements [start, start + size) of what a tensor has of an overlap. */
-static lierne_status add_piece(builder *u, lierne_cell_overlap *x, int64_t tensor, bool sends,
+/* Elements [start, start + size) of what a move has of an overlap. */
+static lierne_status add_piece(builder *u, lierne_cell_overlap *x, int64_t move, bool sends,
                                int peer, int64_t start, int64_t size) {
-    int64_t offset = offset_of(u, tensor, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
+    int64_t offset = offset_of(u, move, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
     bool large = size * (int64_t)lierne_dtype_size(u->p.from->dtype) >= LEAST_PIECE;
     LIERNE_TRY(lierne_cell_overlap_take(&u->p, x, start, size));
     return (large ? add_large : add_small)(u, x, sends, peer, offset);
 }
 
-/* Elements [start, end) of an overlap's line to one receiver: all tensors of the class, one after
- * the other. */
+/* Elements [start, end) of an overlap's line to one receiver: all moves of the class, one after the
+ * other. */
 static lierne_status add_range(builder *u, lierne_cell_overlap *x, bool sends, int peer,
                                int64_t start, int64_t end) {
     while (start < end) {
-        int64_t tensor = u->set->members[u->members->first + start / x->elements];
+        int64_t move = u->set->members[u->members->first + start / x->elements];
         int64_t within = start % x->elements, size = x->elements - within;
         size = size < end - start ? size : end - start;
-        LIERNE_TRY(add_piece(u, x, tensor, sends, peer, within, size));
+        LIERNE_TRY(add_piece(u, x, move, sends, peer, within, size));
         start += size;
     }
     return LIERNE_OK;
@@ -127,9 +128,9 @@ static lierne_status add_range(builder *u, lierne_cell_overlap *x, bool sends, i
 
 /* Elements of a row of the overlap that is not cut. */
 static int64_t row_of(const builder *u, const lierne_cell_overlap *x) {
-    int64_t row = lierne_overlap_elements(u->p.from->naxes, &x->boxes.at[0]);
+    int64_t row = lierne_overlap_elements(lierne_planner_axes(&u->p), &x->boxes.at[0]);
     int64_t most = LEAST_CUT / (int64_t)lierne_dtype_size(u->p.from->dtype);
-    for (int a = 0; a < u->p.from->naxes && row > most; a++) {
+    for (int a = 0; a < lierne_planner_axes(&u->p) && row > most; a++) {
         row /= x->boxes.at[0].size[a];
     }
     return row;
@@ -174,12 +175,12 @@ static lierne_status add_deliveries(builder *u, const line *l, lierne_cell_overl
 /* What this rank holds itself of what it needs. */
 static lierne_status add_copies(builder *u, const lierne_cell_overlap *x) {
     for (int64_t i = 0; i < u->members->count; i++) {
-        int64_t tensor = u->set->members[u->members->first + i];
+        int64_t move = u->set->members[u->members->first + i];
         for (size_t b = 0; b < x->boxes.count; b++) {
             lierne_place to = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_BUFFER_OUT),
                          from = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_BUFFER_IN);
-            to.block.offset += offset_of(u, tensor, LIERNE_BUFFER_OUT);
-            from.block.offset += offset_of(u, tensor, LIERNE_BUFFER_IN);
+            to.block.offset += offset_of(u, move, LIERNE_BUFFER_OUT);
+            from.block.offset += offset_of(u, move, LIERNE_BUFFER_IN);
             LIERNE_TRY(lierne_ops_put(&stage_of(u)->copies, to, false, &from, 1));
         }
     }
@@ -209,11 +210,20 @@ static lierne_status extend_line(builder *u, line *l, const lierne_cell *from,
     return LIERNE_OK;
 }
 
+/* The cells of the source (side 0) or of the destination that have something of a cell of the other
+ * side. */
+static lierne_status find_cells(const builder *u, lierne_cells *cells, int side,
+                                const lierne_cell *cell) {
+    const lierne_layout *layout = side ? u->p.to : u->p.from, *other = side ? u->p.from : u->p.to;
+    return u->p.frame ? lierne_frame_overlapping(cells, u->p.frame, side, layout, other, cell)
+                      : lierne_layout_overlapping(cells, layout, other, cell);
+}
+
 static lierne_status fill_line(builder *u, line *l, const lierne_cell *from) {
     lierne_cells cells = {0};
     lierne_status status = lierne_layout_members(u->p.from, from, -1, &l->holders);
     if (status == LIERNE_OK) {
-        status = lierne_layout_overlapping(&cells, u->p.to, u->p.from, from);
+        status = find_cells(u, &cells, 1, from);
     }
     for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
         status = extend_line(u, l, from, &cells.at[i]);
@@ -257,6 +267,32 @@ static lierne_status plan_cell(builder *u, const lierne_cell *from) {
     return status;
 }
 
+/* What this rank has of a gap. */
+static lierne_status add_zero(builder *u, const lierne_layout *layout, const lierne_set_gap *gap) {
+    const lierne_boxes missing = {.at = (lierne_box *)&gap->box, .count = 1};
+    int64_t shape[LIERNE_MAX_AXES];
+    lierne_boxes own = {0};
+    lierne_overlaps parts = {0};
+    lierne_cell cell;
+    if (!lierne_layout_cell(layout, u->p.rank, &cell)) {
+        return LIERNE_OK;
+    }
+    lierne_status status = lierne_layout_cell_boxes(layout, &cell, &own, shape);
+    if (status == LIERNE_OK) {
+        status = lierne_boxes_intersect(layout->naxes, &own, &missing, &parts);
+    }
+    for (size_t b = 0; b < parts.count && status == LIERNE_OK; b++) {
+        const lierne_overlap *o = &parts.at[b];
+        lierne_place to = lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_box(layout->naxes, shape,
+                                                                              o->local_a, o->size));
+        to.block.offset += u->set->offsets[LIERNE_SET_SRC][gap->tensor];
+        status = lierne_ops_put(&stage_of(u)->copies, to, false, NULL, 0);
+    }
+    lierne_mem_free(own.at);
+    lierne_mem_free(parts.at);
+    return status;
+}
+
 /* The cells that this rank receives from, and then its own, unless it is one of them. */
 static lierne_status plan_class(builder *u) {
     lierne_cell own_from, own_to;
@@ -267,7 +303,7 @@ static lierne_status plan_class(builder *u) {
     LIERNE_TRY(lierne_layout_get_shape(u->p.in_shape, u->p.from, u->p.rank));
     LIERNE_TRY(lierne_layout_get_shape(u->p.out_shape, u->p.to, u->p.rank));
     if (receives) {
-        status = lierne_layout_overlapping(&cells, u->p.from, u->p.to, &own_to);
+        status = find_cells(u, &cells, 0, &own_to);
     }
     for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
         holds = holds && !lierne_same_cell(u->p.from, &cells.at[i], &own_from);
@@ -280,13 +316,32 @@ static lierne_status plan_class(builder *u) {
     return status;
 }
 
-static lierne_status plan_classes(builder *u, int from) {
-    for (size_t c = 0; c < u->set->classes.count; c++) {
-        u->members = &u->set->classes.at[c];
+static lierne_status plan_classes(builder *u) {
+    const lierne_set *set = u->set;
+    for (size_t c = 0; c < set->classes.count; c++) {
+        lierne_frame frame;
+        u->members = &set->classes.at[c];
         u->class_number = (int64_t)c;
-        u->p.from = lierne_set_layout_of(u->set, (int64_t)c, from)->layout;
-        u->p.to = lierne_set_layout_of(u->set, (int64_t)c, !from)->layout;
+        u->p.from = set->layouts.at[u->members->layouts[u->from]].layout;
+        u->p.to = set->layouts.at[u->members->layouts[!u->from]].layout;
+        if (set->boxes) {
+            lierne_frame_create(&frame, &set->boxes[set->members[u->members->first]],
+                                (u->from ? u->p.to : u->p.from)->naxes,
+                                (u->from ? u->p.from : u->p.to)->naxes, u->from);
+            u->p.frame = &frame;
+        }
         LIERNE_TRY(plan_class(u));
+    }
+    return LIERNE_OK;
+}
+
+/* Elements of a source that no destination has: their gradient is zero. */
+static lierne_status add_zeros(builder *u) {
+    for (size_t g = 0; g < u->set->gaps.count; g++) {
+        const lierne_set_gap *gap = &u->set->gaps.at[g];
+        const lierne_layout *layout =
+            u->set->layouts.at[u->set->layout_of[LIERNE_SET_SRC][gap->tensor]].layout;
+        LIERNE_TRY(add_zero(u, layout, gap));
     }
     return LIERNE_OK;
 }
@@ -294,13 +349,16 @@ static lierne_status plan_classes(builder *u, int from) {
 lierne_status lierne_set_route(lierne_route **out, int64_t *min_elements, const lierne_set *set,
                                int from) {
     lierne_stage *stage;
-    builder u = {.set = set, .offsets = {set->offsets[from], set->offsets[!from]}};
+    builder u = {.set = set, .from = from};
     u.p.rank = set->rank;
     LIERNE_TRY(
         lierne_route_create(&u.p.route, set->rank, set->elements[from], set->elements[!from]));
     lierne_status status = lierne_route_add_stage(u.p.route, &stage);
     if (status == LIERNE_OK) {
-        status = plan_classes(&u, from);
+        status = plan_classes(&u);
+    }
+    if (status == LIERNE_OK && from == LIERNE_SET_DST) {
+        status = add_zeros(&u);
     }
     lierne_mem_free(u.open[0].at);
     lierne_mem_free(u.open[1].at);
