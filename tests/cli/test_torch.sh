@@ -75,6 +75,7 @@ for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"
 done
 example "$build/python" "$PWD/examples/python/multimodal.py" 8
+example "$build/python" "$PWD/examples/python/deltas.py" 6
 
 # The wheel, as pip installs it into an empty folder.
 if "$python" -c 'import setuptools; assert int(setuptools.__version__.split(".")[0]) > 70' 2>/dev/null; then

@@ -1,4 +1,5 @@
 """Plans of tensors from Python, the requests of their calls, and what becomes of both."""
+import dataclasses
 import gc
 import threading
 import unittest
@@ -135,6 +136,37 @@ class Plans(unittest.TestCase):
                 at += whole.size
             with self.assertRaisesRegex(ValueError, "src has 5 layouts, dst 4"):
                 lierne.TensorSet(world[0], src, dst[:4])
+
+    def test_boxes_of_a_set(self):
+        """Rank 0 has two matrices; rank 1 has them transposed and interleaved by pairs of rows, and one of them again."""
+        trainer, engine = (lierne.Grid({"tp": 1}, first, 2) for first in range(2))
+        src = [lierne.Layout(trainer, (3, 4), "f32", {})] * 2
+        dst = [lierne.Layout(engine, (8, 3), "f32", {}), lierne.Layout(engine, (1, 3, 4), "f32", {})]
+        boxes = [lierne.SetBox(t, 0, (0, 2 * g), (4 * g + 2 * t, 0), (2, 3), axes=(1, 0)) for t in range(2)
+                 for g in range(2)] + [lierne.SetBox(1, 1, (0, 0), (0, 0, 0), (1, 3, 4), axes=(-1, 0, 1))]
+        a, b = np.arange(12, dtype="f4").reshape(3, 4), np.arange(50, 62, dtype="f4").reshape(3, 4)
+
+        def rank(context):
+            plan = lierne.TensorSet(context, src, dst, boxes=boxes)
+            out = plan.forward(np.concatenate([a.ravel(), b.ravel()]) if context.rank == 0 else np.zeros(0, "f4"))
+            if context.rank == 1:
+                fused, again = plan.views(out, "dst")
+                np.testing.assert_array_equal(fused, np.concatenate([a.T[:2], b.T[:2], a.T[2:], b.T[2:]]))
+                np.testing.assert_array_equal(again[0], b)
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "no adjoint: an element of a source is in several"):
+                plan.adjoint(out)
+
+        with lierne.Context.sim(2) as world:
+            world.run(rank)
+        lierne.check_set(src, dst, boxes)
+        with self.assertRaisesRegex(lierne.errors.InvalidError, r"dst\[0\]: \[6:8, 0:3\] is in no box"):
+            lierne.check_set(src, dst, boxes[:3] + boxes[4:])
+        for change, words in [(dict(src=2), r"boxes\[0\].src is 2, must be in 0 to 1"),
+                              (dict(sizes=(2,)), r"boxes\[0\].sizes has 1 entries for a tensor of 2 axes"),
+                              (dict(dst=1, dst_start=(0, 0, 0), sizes=(1, 3, 4), axes=None),
+                               r"boxes\[0\] has no axes, and its tensors have 2 and 3")]:
+            with self.assertRaisesRegex(ValueError, words):
+                lierne.check_set(src, dst, [dataclasses.replace(boxes[0], **change), *boxes[1:]])
 
     def test_deltas(self):
         """Rank 0 trains, rank 1 serves: what changed arrives, and nothing else is sent."""

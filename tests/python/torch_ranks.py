@@ -361,6 +361,60 @@ def weights_from_a_trainer_to_an_engine():
 
 
 @test
+def weights_by_name():
+    """Ranks 0 and 1 train, 2 and 3 serve: states of two dtypes, in other orders on other ranks; deltas and dense calls
+    have the same bits, and what an engine overwrote, or a digest found, comes again."""
+    rank = dist.get_rank()
+    trainer, engine = lierne.Grid({"tp": 2}, 0, 4), lierne.Grid({"dp": 2}, 2, 4)
+    shapes = {"w": ((60, 8), torch.bfloat16), "b": ((60,), torch.float32), "v": ((8, 60), torch.bfloat16)}
+    names = sorted(shapes, reverse=bool(rank % 2))
+    src = {name: lierne.Layout(trainer, *shapes[name], {"tp": lierne.Shard(0)}) for name in names}
+    dst = {name: lierne.Layout(engine, *shapes[name], {}) for name in names}
+    torch.manual_seed(3)
+    whole = {name: torch.randn(shape).to(dtype) for name, (shape, dtype) in sorted(shapes.items())}
+    held = {name: whole[name].chunk(2)[rank] for name in names} if rank < 2 else {}
+    served = {name: torch.zeros(shapes[name][0], dtype=shapes[name][1]) for name in names} if rank > 1 else {}
+    with lierne.torch.context(over="node", timeout=60) as context:
+        for delta in (True, False):
+            sync = lierne.torch.WeightSync(context, held, served, src, dst, delta=delta)
+            for step in range(5):
+                for name in whole:
+                    whole[name].view(-1)[step::97] += 1
+                if step == 3 and rank == 3:
+                    served["w"].fill_(-1)
+                sync.sync(check=step % 2 == 0)
+                assert all(torch.equal(served[name], whole[name]) for name in served), (delta, step)
+                sent, dense = sync.report["sent_bytes"], sync.report["dense_bytes"]
+                assert dense == (2 * (480 + 480 + 2 * 60) if rank < 2 else 0), dense
+                assert sent == dense if not delta else step == 0 or sent <= dense // 4, (step, sent, dense)
+            if rank == 1:  # what a faulty network would do
+                sync._groups[0].sources["v"].view(-1)[0] += 1
+            group = sync._groups[0]
+            raises(lierne.errors.MismatchError, "rank 1", sync._check, group)
+            sync.sync(check=True)
+            assert not delta or rank > 1 or sync.report["sent_bytes"] >= 2 * 960, sync.report
+            sync.close()
+        box = lierne.SetBox("w", "w", (0, 0), (0, 0), (60, 8))
+        raises(KeyError, "boxes[0] names 'x', of which dst has no layout", lierne.torch.WeightSync, context, held, served,
+               src, dst, [lierne.SetBox("w", "x", (0, 0), (0, 0), (60, 8))])
+        raises(ValueError, "'b': 'b' is f32, 'b' is bf16", lierne.torch.WeightSync, context, held, served, src,
+               {**dst, "b": lierne.Layout(engine, (60,), "bf16", {})})
+        raises(KeyError, "'x' is in one of src and dst only", lierne.torch.WeightSync, context, held, served, src,
+               {**dst, "x": dst["w"]})
+        if rank < 2:
+            raises(KeyError, f"trainer_state has no 'b', of which rank {rank} holds shape (30,)",
+                   lierne.torch.WeightSync, context, {name: held[name] for name in "wv"}, served, src, dst)
+            raises(ValueError, "trainer_state['w'] has shape (60, 8) and dtype torch.bfloat16",
+                   lierne.torch.WeightSync, context, {**held, "w": whole["w"]}, served, src, dst)
+        one = {"w": src["w"]}, {"w": dst["w"]}
+        sync = lierne.torch.WeightSync(context, held, served, *one, boxes=[box])
+        raises(ValueError, "no digest in common", sync.sync, check=True)
+        sync.sync()
+        assert not served or torch.equal(served["w"], whole["w"])
+        sync.close()
+
+
+@test
 def shared_outputs():
     grids = lierne.Grid(ENCODER), lierne.Grid({"tp": 4, "dp": 1})
     with lierne.torch.context(over="node", timeout=60) as context:

@@ -26,7 +26,8 @@ from lierne.grid import (At, DenseHalo, Grid, Layout, Partial, Placement, Replic
                          Shard, ShardRows, ShardSegments, ShardZigzag)
 from lierne.packing import Packing, find_image_runs
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
-from lierne.planners import Graph, Halo, PackedBridge, Redistribute, References, TensorSet, TensorSetRoutes
+from lierne.planners import (Graph, Halo, PackedBridge, Redistribute, References, SetBox, TensorSet, TensorSetRoutes,
+                             check_set)
 from lierne.samples import Assignment, Samples, SamplesLists
 from lierne.simulate import simulate
 from lierne.window import Window
@@ -39,8 +40,8 @@ if text(lib.lierne_version()) != __version__:
 __all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Delta", "DenseHalo", "Diagnostic",
            "Error", "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "PackedBridge", "Packing",
            "Partial", "Placement", "Plan", "Redistribute", "References", "Replicate", "Request", "Route",
-           "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "Shard", "ShardRows", "ShardSegments",
+           "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "SetBox", "Shard", "ShardRows", "ShardSegments",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",
-           "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest", "errors",
+           "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "check_set", "digest", "errors",
            "find_image_runs", "hangs", "partition_bisect", "partition_morton", "partition_morton_codes",
            "partition_split", "reduce_scatter", "schedules", "simulate"]

@@ -7,6 +7,7 @@ domain the plan is in (lierne/group.h). A plan keeps its group: closing that fir
 name, an argument of all: of the plan, for messages, traces and summaries (lierne/plan.h, Names)."""
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing
 
@@ -103,14 +104,56 @@ class PackedBridge(Plan):
         update_segments(self, src, dst, src, read_runs(runs))
 
 
-def _set_spec(src, dst, src_offsets, dst_offsets, **fields):
-    n = len(src)
-    if len(dst) != n:
-        raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
-    return Spec("lierne_set_spec", ntensors=n, src=[handle(layout, "layout") for layout in src],
+@dataclasses.dataclass(frozen=True)
+class SetBox:
+    """A box of a source tensor that is a box of a destination tensor (lierne_set_box in
+    lierne/redistribute.h): for tensors that one side stores fused, stacked, transposed or twice.
+
+    src, dst: numbers of the tensors in the set, or their names in a lierne.torch.WeightSync. src_start,
+    dst_start: the first index on each axis of the source and of the destination. sizes: on each axis of the
+    destination. axes: per axis of the destination the source's axis that it is, -1 for none; by default the
+    same one."""
+    src: typing.Union[int, str]
+    dst: typing.Union[int, str]
+    src_start: typing.Sequence[int]
+    dst_start: typing.Sequence[int]
+    sizes: typing.Sequence[int]
+    axes: typing.Optional[typing.Sequence[int]] = None
+
+
+def _box(box, i, src, dst):
+    """The fields of lierne_set_box."""
+    for name, tensor, layouts in (("src", box.src, src), ("dst", box.dst, dst)):
+        if not 0 <= tensor < len(layouts):
+            raise ValueError(f"boxes[{i}].{name} is {tensor}, must be in 0 to {len(layouts) - 1}")
+    for name, n in (("src_start", src[box.src].naxes), ("dst_start", dst[box.dst].naxes),
+                    ("sizes", dst[box.dst].naxes), ("axes", dst[box.dst].naxes)):
+        value = getattr(box, name)
+        if value is not None and len(value) != n:
+            raise ValueError(f"boxes[{i}].{name} has {len(value)} entries for a tensor of {n} axes")
+    if box.axes is None and len(box.src_start) != len(box.dst_start):
+        raise ValueError(f"boxes[{i}] has no axes, and its tensors have {len(box.src_start)} and "
+                         f"{len(box.dst_start)}")
+    return vars(box)
+
+
+def _set_spec(src, dst, src_offsets=None, dst_offsets=None, boxes=None, **fields):
+    if boxes is None and len(dst) != len(src):
+        raise ValueError(f"src has {len(src)} layouts, dst {len(dst)}: one per tensor each")
+    if boxes is not None:
+        fields.update(boxes=[_box(box, i, src, dst) for i, box in enumerate(boxes)], nboxes=len(boxes), ndst=len(dst))
+    return Spec("lierne_set_spec", ntensors=len(src), src=[handle(layout, "layout") for layout in src],
                 dst=[handle(layout, "layout") for layout in dst],
-                src_offsets=sized("src_offsets", src_offsets, n),
-                dst_offsets=sized("dst_offsets", dst_offsets, n), **fields)
+                src_offsets=sized("src_offsets", src_offsets, len(src)),
+                dst_offsets=sized("dst_offsets", dst_offsets, len(dst)), **fields)
+
+
+def check_set(src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
+              boxes: typing.Optional[typing.Sequence[SetBox]] = None) -> None:
+    """Whether these tensors and boxes can be a TensorSet (lierne_set_check): that every element of every
+    destination is in one box. Pure. Raises errors.InvalidError, which names the tensor and the box that is
+    missing or there twice, and UnsupportedError."""
+    call(lib.lierne_set_check, _set_spec(src, dst, boxes=boxes).at)
 
 
 class _Set:
@@ -145,15 +188,17 @@ class TensorSet(_Set, Plan):
 
     A rank's input and output are one array each, of one axis, in which tensor i begins at element
     src_offsets[i] and dst_offsets[i]; by default tensors follow one another. All have one dtype. Give
-    the same Layout object for equal tensors: planning is faster. Raises errors.InvalidError,
+    the same Layout object for equal tensors: planning is faster. boxes: SetBoxes, where tensors of src and of dst
+    are not the same ones: fused, stacked, transposed or repeated. Raises errors.InvalidError,
     UnsupportedError (a PARTIAL dim), MismatchError and others."""
 
     def __init__(self, context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
                  src_offsets: typing.Optional[Integers] = None, dst_offsets: typing.Optional[Integers] = None,
                  max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
-                 name: typing.Optional[str] = None) -> None:
-        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=max_inflight, group=group_handle(group),
-                         name=name)
+                 name: typing.Optional[str] = None,
+                 boxes: typing.Optional[typing.Sequence[SetBox]] = None) -> None:
+        spec = _set_spec(src, dst, src_offsets, dst_offsets, boxes, max_inflight=max_inflight,
+                         group=group_handle(group), name=name)
         super().__init__(context, lib.lierne_plan_create_set, handle(context, "context"), spec.at)
         self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
 

@@ -40,7 +40,7 @@ if typing.TYPE_CHECKING:
     from lierne.plan import Plan
 
 __all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "HaloConv", "Margins", "Operation", "Packed", "PackedBridge",
-           "Redistribute", "References", "Samples", "TensorSet", "Window", "Work", "context", "grid",
+           "Redistribute", "References", "Samples", "TensorSet", "WeightSync", "Window", "Work", "context", "grid",
            "halo_exchange", "halo_windows"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
@@ -511,3 +511,4 @@ from lierne.torch.packed import Packed, PackedBridge  # noqa: E402, of Operation
 from lierne.torch.planners import (Bridge, Graph, Halo, Redistribute, References,  # noqa: E402, of Operation, above
                                    TensorSet)
 from lierne.torch.samples import Samples  # noqa: E402, of Operation, above
+from lierne.torch.weights import WeightSync  # noqa: E402, of the package, above

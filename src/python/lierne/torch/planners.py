@@ -45,7 +45,8 @@ def Redistribute(context: Context, src: Layout, dst: Layout, adjoint_src: typing
 def TensorSet(context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
               src_offsets: typing.Optional[Integers] = None, dst_offsets: typing.Optional[Integers] = None,
               max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
-              name: typing.Optional[str] = None) -> Operation:
+              name: typing.Optional[str] = None,
+              boxes: typing.Optional[typing.Sequence[lierne.SetBox]] = None) -> Operation:
     """The Operation of a lierne.TensorSet: many tensors, of which the messages between two ranks travel
     together. Its input and output are tensors of one axis; plan.views(tensor, "src" or "dst") are the
     tensors in them."""
