@@ -26,6 +26,11 @@ static int find_name(const char *const *names, const char *name) {
 
 /* A file and a bridge of it, or a bridge on the command line. */
 static int find_input(tool_bridge *bridge, int argc, char **argv) {
+    if (bridge->set) {
+        return optind != argc || bridge->name || tool_inline_given(&bridge->given)
+                   ? tool_usage(argv, "--set stands in place of FILE and --bridge")
+                   : -1;
+    }
     if (!tool_inline_given(&bridge->given)) {
         return tool_one_file(argc, argv, &bridge->path);
     }
@@ -98,7 +103,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     status = status < 0 ? tool_format(argv, format, formats, &bridge->format) : status;
     bridge->json = !bridge->formats && bridge->format == 1;
     status = status < 0 ? find_input(bridge, argc, argv) : status;
-    if (status < 0 && !bridge->name && !bridge->optional) {
+    if (status < 0 && !bridge->name && !bridge->optional && !bridge->set) {
         return tool_usage(argv, "--bridge is missing");
     }
     if (status < 0 && bridge->algorithm && find_name(algorithms, bridge->algorithm) < 0) {

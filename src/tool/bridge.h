@@ -26,7 +26,8 @@ typedef struct tool_bridge {
     lierne_links own_links; /* those of links */
     int most_peers;         /* that of max_peers; 0: any number */
     bool json;
-    bool optional; /* set before parsing: --bridge may be missing, and name is NULL then */
+    const char *set; /* --set of lierne plan: a file in place of path and name; or NULL */
+    bool optional;   /* set before parsing: --bridge may be missing, and name is NULL then */
     lierne_config *config;
     int world;
     lierne_bridge_spec spec; /* of a packed bridge: tensor, dtype and routing only */

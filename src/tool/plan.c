@@ -8,6 +8,7 @@
 
 static const char help[] =
     "Usage: lierne plan FILE --bridge B [OPTION]...\n"
+    "       lierne plan --set FILE [--changed P] [--format FORMAT]\n"
     "Prints what a bridge does: mapping, groups, slices, bytes against the minimum.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
@@ -23,6 +24,9 @@ static const char help[] =
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
     "                       the first dim varies fastest, tp2,dp4@8 begins at rank 8\n"
+    "      --set=FILE       what a set of tensors moves, of a file that lists them (in\n"
+    "                       docs/command.md) or names safetensors files\n"
+    "      --changed=P      with --set: percent of the elements that change (default: 2)\n"
     "  -h, --help           show this help\n"
     "\n"
     "Exit status: 0 printed, 1 FILE has errors or the bridge cannot be planned,\n"
@@ -174,11 +178,21 @@ static int print(const tool_bridge *bridge, int only, bool all, char **argv) {
 
 int tool_plan(int argc, char **argv) {
     tool_bridge bridge = {.takes_packed = true};
-    const char *rank = NULL;
+    const char *rank = NULL, *changed = NULL;
     int only = -1;
     bool all = false;
-    const tool_option options[] = {{"rank", 'r', &rank, NULL, NULL}, {"all", 0, NULL, &all, NULL}};
-    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 2);
+    const tool_option options[] = {{"rank", 'r', &rank, NULL, NULL},
+                                   {"all", 0, NULL, &all, NULL},
+                                   {"set", 0, &bridge.set, NULL, NULL},
+                                   {"changed", 0, &changed, NULL, NULL}};
+    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 4);
+    if (status < 0 && changed && !bridge.set) {
+        status = tool_usage(argv, "--changed is for --set");
+    }
+    if (status < 0 && bridge.set) {
+        return rank || all ? tool_usage(argv, "--set takes --changed and --format only")
+                           : plan_print_set(bridge.set, changed, bridge.json, argv);
+    }
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
     status =
         status < 0 ? tool_bridge_number(argv, "--rank", rank, 0, bridge.world - 1, &only) : status;

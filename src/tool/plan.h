@@ -38,6 +38,10 @@ typedef struct plan_summary {
     bool all;       /* lists are printed in full */
 } plan_summary;
 
+/* What a tensor set moves, all of it and as changes (plan_set.c). changed: percent of the elements,
+ * as given, or NULL. Returns an exit status. */
+int plan_print_set(const char *path, const char *changed, bool json, char **argv);
+
 /* The slice of a rank; false where the mapping defines none. */
 bool plan_summary_slice(const plan_summary *summary, int rank, int64_t *start, int64_t *size);
 

@@ -1,0 +1,174 @@
+/* lierne plan --set: what a tensor set moves, all of it and as changes. Every rank's route is made
+ * and counted by itself, so that a model of thousands of ranks needs the memory of one.
+ *
+ * The bytes of changes are those that changes spread evenly are expected to take: an element's
+ * bits, a gap as a Rice code with the parameter that the library takes, or a bit map or the whole
+ * where that is shorter. */
+#include "plan.h"
+
+#include "tool/set_file.h"
+
+#include <lierne/redistribute.h>
+#include <lierne/route.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A rank, and its bytes. */
+typedef struct busiest {
+    int rank;
+    double bytes;
+    int64_t messages;
+} busiest;
+
+typedef struct totals {
+    const set_file *file;
+    double share; /* of the elements that change */
+    double bytes; /* of all tensors */
+    double sent[2];
+    busiest sender[2], receiver; /* dense, changed; dense */
+    double seconds;              /* the longest planning of a rank */
+} totals;
+
+/* What a rank sends and receives of all dtypes. */
+typedef struct traffic {
+    double sent[2], received;
+    int64_t messages;
+} traffic;
+
+/* Bytes of an element in changes. */
+static double changed_bytes(const totals *t, lierne_dtype dtype) {
+    double size = (double)lierne_dtype_size(dtype), p = t->share, map = p * size + 1.0 / 8;
+    if (p <= 0) {
+        return 0;
+    }
+    double k = floor(log2(1 / p)), stop = -expm1(exp2(k) * log1p(-p));
+    double gaps = p * (size + (k + 1 / stop) / 8);
+    double least = gaps < map ? gaps : map;
+    return least < size ? least : size;
+}
+
+static void count_route(traffic *sum, const totals *t, const lierne_route *route) {
+    double size = (double)lierne_dtype_size(route->dtype);
+    for (size_t s = 0; s < route->stages.count; s++) {
+        const lierne_stage *stage = &route->stages.at[s];
+        for (size_t m = 0; m < stage->sends.count; m++) {
+            double elements = (double)stage->sends.at[m].elements;
+            sum->sent[0] += elements * size;
+            sum->sent[1] += elements * changed_bytes(t, route->dtype);
+        }
+        for (size_t m = 0; m < stage->recvs.count; m++) {
+            sum->received += (double)stage->recvs.at[m].elements * size;
+        }
+        sum->messages += (int64_t)stage->sends.count;
+    }
+}
+
+/* The tensors of one dtype: layouts has space for those of both sides. */
+static lierne_status count_dtype(traffic *sum, totals *t, lierne_dtype dtype, int rank,
+                                 const lierne_layout **layouts) {
+    const lierne_layout **src = layouts, **dst = layouts + t->file->n;
+    lierne_route *route;
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->file->n; i++) {
+        if (t->file->at[i].dtype == dtype) {
+            src[n] = t->file->at[i].layouts[0];
+            dst[n++] = t->file->at[i].layouts[1];
+        }
+    }
+    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = n, .src = src, .dst = dst};
+    lierne_status status = n > 0 ? lierne_route_create_set(&route, NULL, &spec, rank) : LIERNE_OK;
+    if (n > 0 && status == LIERNE_OK) {
+        count_route(sum, t, route);
+        lierne_route_destroy(route);
+    }
+    return status;
+}
+
+static void take_most(busiest *most, int rank, double bytes, int64_t messages) {
+    if (bytes > most->bytes) {
+        *most = (busiest){rank, bytes, messages};
+    }
+}
+
+static int plan_rank(totals *t, int rank, const lierne_layout **layouts, char **argv) {
+    traffic sum = {{0}, 0, 0};
+    double begin = tool_now();
+    for (int d = LIERNE_DTYPE_F64; d <= LIERNE_DTYPE_BITS128; d++) {
+        if (count_dtype(&sum, t, (lierne_dtype)d, rank, layouts) != LIERNE_OK) {
+            tool_failed(argv);
+            return TOOL_INVALID;
+        }
+    }
+    t->seconds = fmax(t->seconds, tool_now() - begin);
+    for (int way = 0; way < 2; way++) {
+        t->sent[way] += sum.sent[way];
+        take_most(&t->sender[way], rank, sum.sent[way], sum.messages);
+    }
+    take_most(&t->receiver, rank, sum.received, 0);
+    return -1;
+}
+
+static int plan_all(totals *t, char **argv) {
+    const lierne_layout **layouts = calloc(2 * (size_t)t->file->n, sizeof *layouts);
+    int status =
+        layouts ? -1 : tool_usage(argv, "no memory for %lld tensors", (long long)t->file->n);
+    for (int64_t i = 0; i < t->file->n && status < 0; i++) {
+        t->bytes += t->file->at[i].bytes;
+    }
+    for (int rank = 0; rank < t->file->world && status < 0; rank++) {
+        tool_progress(argv, "planning", rank, t->file->world);
+        status = plan_rank(t, rank, layouts, argv);
+    }
+    tool_progress_end();
+    free(layouts);
+    return status;
+}
+
+static void print_text(const totals *t) {
+    char text[4][TOOL_BYTES];
+    printf("set: %lld tensors of %s\n", (long long)t->file->n,
+           tool_bytes(text[0], (int64_t)t->bytes));
+    printf("everything: %s sent; rank %d sends most, %s in %lld messages; rank %d receives most, "
+           "%s\n",
+           tool_bytes(text[0], (int64_t)t->sent[0]), t->sender[0].rank,
+           tool_bytes(text[1], (int64_t)t->sender[0].bytes), (long long)t->sender[0].messages,
+           t->receiver.rank, tool_bytes(text[2], (int64_t)t->receiver.bytes));
+    printf("changes of %g %%: %s sent; rank %d sends most, %s\n", 100 * t->share,
+           tool_bytes(text[0], (int64_t)t->sent[1]), t->sender[1].rank,
+           tool_bytes(text[1], (int64_t)t->sender[1].bytes));
+    printf("planning: %.3f s on the slowest rank\n", t->seconds);
+}
+
+static void print_json(const totals *t) {
+    printf("{\"tensors\": %lld, \"bytes\": %.0f,\n", (long long)t->file->n, t->bytes);
+    printf(" \"everything\": {\"sent_bytes\": %.0f, \"busiest_sender\": {\"rank\": %d, \"bytes\": "
+           "%.0f, \"messages\": %lld}, \"busiest_receiver\": {\"rank\": %d, \"bytes\": %.0f}},\n",
+           t->sent[0], t->sender[0].rank, t->sender[0].bytes, (long long)t->sender[0].messages,
+           t->receiver.rank, t->receiver.bytes);
+    printf(" \"changes\": {\"percent\": %g, \"sent_bytes\": %.0f, \"busiest_sender\": {\"rank\": "
+           "%d, \"bytes\": %.0f}},\n",
+           100 * t->share, t->sent[1], t->sender[1].rank, t->sender[1].bytes);
+    printf(" \"planning_seconds\": %.6f}\n", t->seconds);
+}
+
+int plan_print_set(const char *path, const char *changed, bool json, char **argv) {
+    set_file file = {0};
+    totals t = {.file = &file, .share = 0.02};
+    char *end = NULL;
+    if (changed) {
+        t.share = strtod(changed, &end) / 100;
+        if (end == changed || *end || !(t.share >= 0 && t.share <= 1)) {
+            return tool_usage(argv, "--changed is '%s', must be a number from 0 to 100", changed);
+        }
+    }
+    int status = set_file_read(&file, path, argv);
+    status = status < 0 ? plan_all(&t, argv) : status;
+    if (status < 0) {
+        (json ? print_json : print_text)(&t);
+        status = TOOL_VALID;
+    }
+    set_file_close(&file);
+    return status;
+}

@@ -1,0 +1,337 @@
+/* A set file has two grids, tensors or safetensors files whose headers list them, and rules that
+ * give tensors their placements by name. A safetensors file begins with the length of its header in
+ * 8 bytes, lowest first, and a JSON object of that length; weights are not read. */
+#include "tool/set_file.h"
+
+#include "tool/import.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HEADER = 100000000 }; /* bytes, as safetensors has it */
+
+static const char *const sides[2] = {"src", "dst"};
+
+static int reject(const set_file *file, const char *what, const char *must) {
+    tool_say(file->argv, "%s: %s must be %s", file->path, what, must);
+    return TOOL_INVALID;
+}
+
+static bool read_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most) {
+    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    bool good = value >= (double)least && value <= (double)most && value == (double)(int64_t)value;
+    *to = good ? (int64_t)value : 0;
+    return good;
+}
+
+static const cJSON *member(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+/* A member that an object may not have, or NULL. */
+static const char *unknown_key(const cJSON *object, const char *const *keys) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object) {
+        int k = 0;
+        while (keys[k] && strcmp(keys[k], item->string) != 0) {
+            k++;
+        }
+        if (!keys[k]) {
+            return item->string;
+        }
+    }
+    return NULL;
+}
+
+/* --- grids ------------------------------------------------------------------------------------ */
+
+static int read_grid(set_file *file, const cJSON *object, int side) {
+    static const char *const keys[] = {"dims", "rank_offset", NULL};
+    const cJSON *dims = member(object, "dims"), *offset = member(object, "rank_offset"), *dim;
+    const char *names[LIERNE_MAX_DIMS];
+    int64_t sizes[LIERNE_MAX_DIMS], at = 0;
+    int n = 0;
+    if (!cJSON_IsObject(dims) || unknown_key(object, keys) ||
+        (offset && !read_whole(&at, offset, 0, LIERNE_MAX_RANKS))) {
+        return reject(file, sides[side], "an object with dims and maybe rank_offset");
+    }
+    cJSON_ArrayForEach(dim, dims) {
+        if (n == LIERNE_MAX_DIMS || !read_whole(&sizes[n], dim, 1, LIERNE_MAX_RANKS)) {
+            return reject(file, sides[side], "of at most 16 dims, each with its size");
+        }
+        names[n++] = dim->string;
+    }
+    const lierne_grid_spec spec = {.size = sizeof spec,
+                                   .ndims = n,
+                                   .names = names,
+                                   .sizes = sizes,
+                                   .rank_offset = (int)at,
+                                   .world_size = file->world};
+    if (lierne_grid_create(&file->grids[side], &spec) != LIERNE_OK) {
+        tool_say(file->argv, "%s: %s: %s", file->path, sides[side], tool_reason());
+        return TOOL_INVALID;
+    }
+    return -1;
+}
+
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+/* The placement of a dim: the axis that it cuts, or {"at": coordinate}. */
+static bool read_placement(lierne_placement *p, const cJSON *item) {
+    int64_t number;
+    if (read_whole(&number, item, 0, LIERNE_MAX_AXES - 1)) {
+        *p = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .axis = (int)number};
+        return true;
+    }
+    if (cJSON_IsObject(item) && cJSON_GetArraySize(item) == 1 &&
+        read_whole(&number, member(item, "at"), 0, LIERNE_MAX_RANKS)) {
+        *p = (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = (int)number};
+        return true;
+    }
+    return false;
+}
+
+static int place(const set_file *file, lierne_placement *placements, const cJSON *rule, int side,
+                 const char *name) {
+    const lierne_grid *grid = file->grids[side];
+    const cJSON *item;
+    int n = lierne_grid_get_ndims(grid, NULL);
+    for (int d = 0; d < n; d++) {
+        placements[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE};
+    }
+    cJSON_ArrayForEach(item, member(rule, sides[side])) {
+        int d = 0;
+        while (d < n && strcmp(lierne_grid_get_dim_name(grid, NULL, d), item->string) != 0) {
+            d++;
+        }
+        if (d == n || !read_placement(&placements[d], item)) {
+            tool_say(file->argv,
+                     "%s: '%s': %s.%s must be a dim of the grid, with the axis that it cuts or "
+                     "{\"at\": coordinate}",
+                     file->path, name, sides[side], item->string);
+            return TOOL_INVALID;
+        }
+    }
+    return -1;
+}
+
+/* The first rule whose pattern a name fits. */
+static const cJSON *find_rule(const cJSON *rules, const char *name) {
+    const cJSON *rule;
+    cJSON_ArrayForEach(rule, rules) {
+        const char *pattern = cJSON_GetStringValue(member(rule, "names"));
+        if (pattern && fnmatch(pattern, name, 0) == 0) {
+            return rule;
+        }
+    }
+    return NULL;
+}
+
+static int read_shape(const set_file *file, int64_t *shape, const cJSON *list, const char *name) {
+    int n = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) {
+        if (n == LIERNE_MAX_AXES || !read_whole(&shape[n], item, 0, (int64_t)1 << 53)) {
+            tool_say(file->argv, "%s: '%s': shape must be of 1 to %d sizes, each at least 0",
+                     file->path, name, LIERNE_MAX_AXES);
+            return -1;
+        }
+        n++;
+    }
+    shape[0] = n ? shape[0] : 1; /* a scalar */
+    return cJSON_IsArray(list) && n == 0 ? 1 : n;
+}
+
+static int add_tensor(set_file *file, const char *name, lierne_dtype dtype, const cJSON *list,
+                      const cJSON *rules) {
+    const cJSON *rule = find_rule(rules, name);
+    int64_t shape[LIERNE_MAX_AXES];
+    int naxes = read_shape(file, shape, list, name);
+    if (naxes < 1) {
+        return TOOL_INVALID;
+    }
+    if (!rule) {
+        tool_say(file->argv, "%s: no names of layouts fit '%s'", file->path, name);
+        return TOOL_INVALID;
+    }
+    if (file->n == file->capacity) {
+        int64_t capacity = file->capacity ? 2 * file->capacity : 256;
+        set_tensor *grown = realloc(file->at, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            return tool_usage(file->argv, "no memory for %lld tensors", (long long)capacity);
+        }
+        file->at = grown, file->capacity = capacity;
+    }
+    set_tensor *t = &file->at[file->n++];
+    *t = (set_tensor){.dtype = dtype, .bytes = (double)lierne_dtype_size(dtype)};
+    for (int a = 0; a < naxes; a++) {
+        t->bytes *= (double)shape[a];
+    }
+    for (int side = 0; side < 2; side++) {
+        lierne_placement placements[LIERNE_MAX_DIMS];
+        int status = place(file, placements, rule, side, name);
+        const lierne_layout_spec spec = {.size = sizeof spec,
+                                         .grid = file->grids[side],
+                                         .naxes = naxes,
+                                         .shape = shape,
+                                         .dtype = dtype,
+                                         .placements = placements};
+        if (status >= 0) {
+            return status;
+        }
+        if (lierne_layout_create(&t->layouts[side], &spec) != LIERNE_OK) {
+            tool_say(file->argv, "%s: '%s': %s: %s", file->path, name, sides[side], tool_reason());
+            return TOOL_INVALID;
+        }
+    }
+    return -1;
+}
+
+static lierne_dtype find_dtype(const char *name) {
+    static const char *const safetensors[][2] = {
+        {"BF16", "bf16"},  {"F16", "f16"},       {"F32", "f32"},       {"F64", "f64"},
+        {"I64", "i64"},    {"I32", "i32"},       {"I8", "i8"},         {"U8", "u8"},
+        {"BOOL", "bits8"}, {"F8_E4M3", "bits8"}, {"F8_E5M2", "bits8"}, {"I16", "bits16"},
+        {"U16", "bits16"}, {"U32", "bits32"},    {"U64", "bits64"},
+    };
+    for (size_t i = 0; name && i < sizeof safetensors / sizeof *safetensors; i++) {
+        name = strcmp(name, safetensors[i][0]) == 0 ? safetensors[i][1] : name;
+    }
+    for (int d = LIERNE_DTYPE_F64; name && d <= LIERNE_DTYPE_BITS128; d++) {
+        if (strcmp(lierne_dtype_name((lierne_dtype)d), name) == 0) {
+            return (lierne_dtype)d;
+        }
+    }
+    return LIERNE_DTYPE_NONE;
+}
+
+/* A tensor of the file or of a header: its name, dtype and shape. */
+static int read_tensor(set_file *file, const cJSON *object, const char *name, const cJSON *rules) {
+    lierne_dtype dtype = find_dtype(cJSON_GetStringValue(member(object, "dtype")));
+    if (!name || dtype == LIERNE_DTYPE_NONE || !cJSON_IsArray(member(object, "shape"))) {
+        tool_say(file->argv, "%s: '%s': must have a name, a dtype and a shape", file->path,
+                 name ? name : "");
+        return TOOL_INVALID;
+    }
+    return add_tensor(file, name, dtype, member(object, "shape"), rules);
+}
+
+/* --- safetensors ------------------------------------------------------------------------------ */
+
+/* The header of a file, NULL: it has none. */
+static cJSON *read_header(FILE *in) {
+    unsigned char length[8];
+    uint64_t n = 0;
+    if (fread(length, 1, sizeof length, in) != sizeof length) {
+        return NULL;
+    }
+    for (int i = 7; i >= 0; i--) {
+        n = n << 8 | length[i];
+    }
+    char *text = n <= MOST_HEADER ? malloc(n + 1) : NULL;
+    cJSON *header = NULL;
+    if (text && fread(text, 1, n, in) == n) {
+        text[n] = 0;
+        header = cJSON_ParseWithLength(text, n);
+    }
+    free(text);
+    return header;
+}
+
+static int read_safetensors(set_file *file, const char *path, const cJSON *rules) {
+    FILE *in = fopen(path, "rb");
+    if (!in) {
+        return tool_usage(file->argv, "cannot read %s: %s", path, strerror(errno));
+    }
+    cJSON *header = read_header(in);
+    const cJSON *item;
+    int status = -1;
+    fclose(in);
+    if (!cJSON_IsObject(header)) {
+        cJSON_Delete(header);
+        tool_say(file->argv, "%s: is no safetensors file", path);
+        return TOOL_INVALID;
+    }
+    cJSON_ArrayForEach(item, header) {
+        if (status < 0 && strcmp(item->string, "__metadata__") != 0) {
+            status = read_tensor(file, item, item->string, rules);
+        }
+    }
+    cJSON_Delete(header);
+    return status;
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+static int read_lists(set_file *file, const cJSON *all) {
+    const cJSON *rules = member(all, "layouts"), *item;
+    int status = -1;
+    cJSON_ArrayForEach(item, rules) {
+        static const char *const keys[] = {"names", "src", "dst", NULL};
+        if (!cJSON_IsString(member(item, "names")) || unknown_key(item, keys)) {
+            return reject(file, "layouts", "a list of objects with names, src and dst");
+        }
+    }
+    cJSON_ArrayForEach(item, member(all, "tensors")) {
+        if (status < 0) {
+            status = read_tensor(file, item, cJSON_GetStringValue(member(item, "name")), rules);
+        }
+    }
+    cJSON_ArrayForEach(item, member(all, "safetensors")) {
+        if (status < 0) {
+            status = cJSON_IsString(item) ? read_safetensors(file, item->valuestring, rules)
+                                          : reject(file, "safetensors", "a list of paths");
+        }
+    }
+    return status < 0 && file->n == 0
+               ? reject(file, "tensors and safetensors", "lists with a tensor at least")
+               : status;
+}
+
+static int read_object(set_file *file, const cJSON *all) {
+    static const char *const keys[] = {"world_size", "src",         "dst", "layouts",
+                                       "tensors",    "safetensors", NULL};
+    int64_t world;
+    int status = -1;
+    if (!cJSON_IsObject(all) || unknown_key(all, keys)) {
+        return reject(file, "it",
+                      "an object with world_size, src, dst, layouts, and tensors or "
+                      "safetensors");
+    }
+    if (!read_whole(&world, member(all, "world_size"), 1, LIERNE_MAX_RANKS)) {
+        return reject(file, "world_size", "a number from 1 to 16777216");
+    }
+    file->world = (int)world;
+    for (int side = 0; side < 2 && status < 0; side++) {
+        status = read_grid(file, member(all, sides[side]), side);
+    }
+    return status < 0 ? read_lists(file, all) : status;
+}
+
+int set_file_read(set_file *file, const char *path, char **argv) {
+    const import_world world = {.argv = argv};
+    *file = (set_file){.path = path, .argv = argv};
+    char *text = import_read(&world, path);
+    if (!text) {
+        return TOOL_USAGE;
+    }
+    cJSON *all = cJSON_ParseWithOpts(text, NULL, 1);
+    int status = all ? read_object(file, all) : reject(file, "it", "valid JSON");
+    cJSON_Delete(all);
+    free(text);
+    return status;
+}
+
+void set_file_close(set_file *file) {
+    for (int64_t i = 0; i < file->n; i++) {
+        lierne_layout_destroy(file->at[i].layouts[0]);
+        lierne_layout_destroy(file->at[i].layouts[1]);
+    }
+    for (int side = 0; side < 2; side++) {
+        lierne_grid_destroy(file->grids[side]);
+    }
+    free(file->at);
+}
