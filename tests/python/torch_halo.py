@@ -288,6 +288,19 @@ def plans_are_kept():
 
 
 @test
+def compiled():
+    """torch.compile breaks the graph at an exchange, and computes around it."""
+    rank, whole, mesh = dist.get_rank(), whole_of((8, 3)), init_device_mesh("cpu", (4,), mesh_dim_names=("x",))
+    spec = DenseHalo({0: (1, 1)}, "periodic")
+    function = torch.compile(lambda x: halo_exchange(2 * x, mesh, spec, [Shard(0)], (8, 3)) + 1, backend="eager")
+    x = whole[2 * rank:2 * rank + 2].clone().requires_grad_()
+    y = function(x)
+    same(y.detach(), 2 * whole.roll(1 - 2 * rank, 0)[:4] + 1)
+    y.sum().backward()
+    same(x.grad, torch.full_like(x, 4))
+
+
+@test
 def meshes_of_some_ranks():
     """Without a context, the mesh's ranks alone call."""
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "sp"))["sp"]

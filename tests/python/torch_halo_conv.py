@@ -1,11 +1,13 @@
 """Convolutions and pooling of lierne.torch on parts of tensors, against the undivided module of torch: outputs,
 gradients of inputs and parameters, and second derivatives, over both ways to move data. Whole numbers in float64,
 so that every order of sums has the same bits."""
+import copy
 import functools
 
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.utils.checkpoint
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -128,6 +130,7 @@ def pooling():
         (nn.MaxPool1d(3, 2, 1), (2, 2, 9), line, [Shard(2)]),
         (nn.MaxPool1d(2), (2, 2, 9), line, [Shard(2)]),
         (nn.MaxPool1d(2, ceil_mode=True), (2, 2, 9), line, [Shard(2)]),
+        (nn.MaxPool1d(5, 4), (2, 2, 9), line, [Shard(2)]),  # 2 outputs: two ranks have none
         (nn.MaxPool2d(3, (2, 1), 1, dilation=(1, 2), ceil_mode=True), (2, 2, 8, 7), square, [Shard(2), Shard(3)]),
         (nn.MaxPool2d(2), (2, 4, 6, 5), square, [Shard(1), Shard(3)]),
         (nn.MaxPool3d(2, 1, 1), (2, 1, 3, 5, 4), square, [Shard(2), Shard(3)]),
@@ -256,6 +259,37 @@ def other_dtypes():
                 assert a.dtype == b.dtype
                 scale = a.abs().max().item()
                 torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * scale)
+
+
+@test
+def as_modules():
+    """Copies have parameters of their own; frozen ones, checkpoints and torch.compile work as with torch's modules."""
+    mesh, cut = mesh_of(2, 2), [Shard(2), Shard(3)]
+    conv = filled(nn.Conv2d(2, 2, 3, padding=1).double())
+    whole = whole_numbers((1, 2, 5, 6), 4)
+    alone = whole.clone().requires_grad_()
+    conv(conv(alone)).sum().backward()
+    parameters = [p.grad.clone() for p in conv.parameters()]
+    wrapped = HaloConv.wrap(conv, mesh, cut)
+    copied = copy.deepcopy(wrapped)
+    assert [*copied.state_dict()] == ["module.weight", "module.bias"]
+    with torch.no_grad():
+        copied.module.weight.zero_()
+    twice = lambda x: wrapped(wrapped(x))  # noqa: E731
+    for function in (twice, lambda x: torch.utils.checkpoint.checkpoint(twice, x, use_reentrant=False),
+                     torch.compile(twice, backend="eager")):
+        conv.zero_grad()
+        x = distribute_tensor(whole, mesh, cut, src_data_rank=None).requires_grad_()
+        function(x).to_local().sum().backward()
+        same(x.grad.full_tensor(), alone.grad)
+        for p, gradient in zip(conv.parameters(), parameters):
+            same(p.grad, gradient)
+    conv.requires_grad_(False)
+    x = distribute_tensor(whole, mesh, cut, src_data_rank=None).requires_grad_()
+    twice(x).to_local().sum().backward()
+    same(x.grad.full_tensor(), alone.grad, "frozen")
+    with torch.inference_mode():
+        same(wrapped(x).full_tensor(), conv(whole))
 
 
 @test

@@ -229,7 +229,7 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, part, groups, weight, bias):
-        ctx.part, ctx.groups, ctx.has_bias = part, groups, bias is not None
+        ctx.part, ctx.groups = part, groups
         exchange = part.exchange
         padded = exchange.output(exchange.operation._start(x, False)())
         pieces = [torch.convolution(piece, weight, bias, *part.fields(), False, [0] * part.n, groups)

@@ -181,7 +181,6 @@ def context_of(context, *sides):
     return default_context(sorted(set().union(*(side.ranks for side in sides)))) if context is None else context
 
 
-@torch.compiler.disable
 def kept(context, key, make, documents=False):
     """The exchange of a key, made by make() at its first use, by all ranks of the context."""
     exchanges = context.__dict__.setdefault("halo_documents" if documents else "halo_exchanges", {})

@@ -114,19 +114,7 @@ def halo_exchange(x: torch.Tensor, mesh: typing.Union[Grid, DeviceMesh], spec: D
     call with the same mesh, placements, shape, dtype and spec is collective over the context, which keeps
     the plan. Raises ValueError, TypeError and KeyError; errors.UnsupportedError (more than 4 axes where
     neighbours that are neither cut nor extended count as one), and as lierne.Layout and lierne.Redistribute."""
-    if not isinstance(spec, DenseHalo):
-        raise TypeError(f"spec is a {type(spec).__name__}, must be a lierne.torch.DenseHalo")
-    if placements is None:
-        placements = getattr(x, "placements", None)
-    dst = Side(mesh, placements)
-    x, src, shape, _ = local_of(x, dst, shape, "lierne.torch.halo_exchange")
-    exchange = _exchange(context_of(context, src, dst), src, dst, shape, x.dtype, spec)
-    y = exchange.operation(exchange.input(x, "lierne.torch.halo_exchange"))
-    if spec.storage == "padded":
-        return exchange.output(y)
-    y = y.reshape(-1)
-    return Margins(y, [(start, y[offset:offset + torch.Size(size).numel()].view(size))
-                       for start, size, offset in exchange.margins()])
+    return _extended(x, mesh, spec, placements, shape, context)
 
 
 def halo_windows(mesh: typing.Union[Grid, DeviceMesh], spec: DenseHalo, placements: Placements, shape: Shape,
@@ -140,6 +128,23 @@ def halo_windows(mesh: typing.Union[Grid, DeviceMesh], spec: DenseHalo, placemen
     layout = axes.layout(side, cuts, "u8", halos)
     rank = dist.get_rank() if rank is None else rank
     return {halo.axis: layout.windows(rank, axes.of[halo.axis]) for halo in halos}
+
+
+@torch.compiler.disable
+def _extended(x, mesh, spec, placements, shape, context):
+    if not isinstance(spec, DenseHalo):
+        raise TypeError(f"spec is a {type(spec).__name__}, must be a lierne.torch.DenseHalo")
+    if placements is None:
+        placements = getattr(x, "placements", None)
+    dst = Side(mesh, placements)
+    x, src, shape, _ = local_of(x, dst, shape, "lierne.torch.halo_exchange")
+    exchange = _exchange(context_of(context, src, dst), src, dst, shape, x.dtype, spec)
+    y = exchange.operation(exchange.input(x, "lierne.torch.halo_exchange"))
+    if spec.storage == "padded":
+        return exchange.output(y)
+    y = y.reshape(-1)
+    return Margins(y, [(start, y[offset:offset + torch.Size(size).numel()].view(size))
+                       for start, size, offset in exchange.margins()])
 
 
 def _exchange(context, src, dst, shape, dtype, spec):

@@ -11,6 +11,7 @@ Every autograd node that communicates is there on every rank, also on one withou
 exchanges in one order."""
 from __future__ import annotations
 
+import copy
 import math
 import typing
 
@@ -61,6 +62,14 @@ class HaloConv(torch.nn.Module):
         parameters, with equal values; their gradients are summed over the dims that cut tensors, so no other
         sum over these is to follow. Raises TypeError and ValueError."""
         return cls(module, mesh, placements, context)
+
+    def __deepcopy__(self, memo: typing.Any) -> HaloConv:
+        """A copy with parameters of its own, in the same context."""
+        made = memo[id(self)] = type(self).__new__(type(self))
+        for shared in (self._side, self._context):
+            memo[id(shared)] = shared
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
 
     def output_shape(self, shape: Shape) -> typing.Tuple[int, ...]:
         """The whole output's shape, of an input of this shape."""
