@@ -21,6 +21,7 @@ draw rows-8-adjoint rows $bridge --adjoint
 draw stages-8-adjoint stages $bridge --algorithm collective --adjoint
 draw packed-8 rows grids/qwen2.5-vl-7b-packed-8.json --bridge images_to_tokens
 draw stages-8-peers stages grids/qwen2.5-vl-7b-packed-8.json --bridge images_to_tokens --max-peers 4
+draw windows-4 rows grids/diffusion-2x2.json --bridge two_steps --rank 0
 draw mesh-1024 mesh grids/llama3-405b-1024.json
 draw ranks-1024 ranks $large 2>/dev/null
 draw matrix-1024 matrix $large 2>/dev/null

@@ -89,8 +89,21 @@ lierne_config_get_packed_move(const lierne_config *config, const char *name);
  * and packing: for other capacities, sizes or dtypes. NULL if there is no such bridge or side. */
 LIERNE_API const lierne_layout_spec *lierne_config_get_packed_layout(const lierne_config *config,
                                                                      const char *name, int side);
+/* Number of redistributions ("redistributions" of the file), 0 for NULL; name of redistribution i,
+ * NULL if there is none. No bridge has it. */
+LIERNE_API int lierne_config_get_nredistributions(const lierne_config *config);
+LIERNE_API const char *lierne_config_get_redistribution_name(const lierne_config *config, int i);
+/* A redistribution by name, ready for lierne_plan_create_redistribute; NULL if there is none. The
+ * size is the library's, as above. */
+LIERNE_API const lierne_redistribute_spec *
+lierne_config_get_redistribution(const lierne_config *config, const char *name);
+/* The spec of its source's (side 0) or destination's layout (1), with its halos: for other sizes or
+ * dtypes. NULL if there is no such redistribution or side. */
+LIERNE_API const lierne_layout_spec *
+lierne_config_get_redistribution_layout(const lierne_config *config, const char *name, int side);
 /* Names of a bridge's source and destination grids and of its axes ("b", "s", "h"); NULL if there
- * is no such bridge or axis. Packed bridges have sides, too, and no axes here. */
+ * is no such bridge or axis. Redistributions have all three, packed bridges sides and no axes here.
+ */
 LIERNE_API const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name,

@@ -133,6 +133,16 @@ void lierne_config_read_end(lierne_reader *r, const lierne_json_node *node,
     }
 }
 
+void lierne_config_pair(lierne_reader *r, const lierne_json_node *node,
+                        const lierne_json_node *found[2]) {
+    static const lierne_config_key pair[] = {{"src", LIERNE_JSON_OBJECT, false},
+                                             {"dst", LIERNE_JSON_OBJECT, false}};
+    found[0] = found[1] = NULL;
+    if (node) {
+        lierne_config_object(r, node, pair, 2, found);
+    }
+}
+
 static void read_ends(lierne_reader *r, const lierne_config_bridge_nodes *nodes,
                       lierne_config_bridge_entry *bridge) {
     lierne_bridge_spec *spec = &bridge->spec;
@@ -150,7 +160,8 @@ char *lierne_config_bridge_name(lierne_reader *r, const lierne_json_node *node) 
     const char *name = lierne_json_string(node);
     if (lierne_config_get_bridge(r->config, name) ||
         lierne_config_get_packed_bridge(r->config, name) ||
-        lierne_config_get_packed_move(r->config, name)) {
+        lierne_config_get_packed_move(r->config, name) ||
+        lierne_config_get_redistribution(r->config, name)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BRIDGE_DUPLICATE, node, "choose another name",
                               "there is a bridge %s already", lierne_quote(name).text);
     }

@@ -76,12 +76,13 @@ static void read_links(lierne_reader *r, const lierne_json_node *node) {
 }
 
 static void read_file(lierne_reader *r) {
-    enum { WORLD, GRIDS, BRIDGES, PACKED, NODES, LINKS, COVER, KEYS };
+    enum { WORLD, GRIDS, BRIDGES, PACKED, MOVES, NODES, LINKS, COVER, KEYS };
     static const lierne_config_key keys[KEYS] = {
         [WORLD] = {"world_size", LIERNE_JSON_NUMBER, true},
         [GRIDS] = {"grids", LIERNE_JSON_OBJECT, true},
         [BRIDGES] = {"bridges", LIERNE_JSON_ARRAY, false},
         [PACKED] = {"packed_bridges", LIERNE_JSON_ARRAY, false},
+        [MOVES] = {"redistributions", LIERNE_JSON_ARRAY, false},
         [NODES] = {"nodes", LIERNE_JSON_NUMBER | LIERNE_JSON_ARRAY, false},
         [LINKS] = {"links", LIERNE_JSON_OBJECT, false},
         [COVER] = {"cover_world", LIERNE_JSON_BOOLEAN, false},
@@ -101,6 +102,9 @@ static void read_file(lierne_reader *r) {
     }
     if (found[PACKED]) {
         lierne_config_read_packed(r, found[PACKED]);
+    }
+    if (found[MOVES]) {
+        lierne_config_read_redistributions(r, found[MOVES]);
     }
     read_links(r, found[LINKS]);
     if (found[NODES] && known) {
@@ -203,10 +207,14 @@ void lierne_config_destroy(lierne_config *config) {
     for (size_t i = 0; i < config->packed.count; i++) {
         lierne_config_packed_free(config->packed.at[i]);
     }
+    for (size_t i = 0; i < config->redistributions.count; i++) {
+        lierne_config_redistribution_free(config->redistributions.at[i]);
+    }
     lierne_diagnostics_destroy(config);
     lierne_mem_free(config->grids.at);
     lierne_mem_free(config->bridges.at);
     lierne_mem_free(config->packed.at);
+    lierne_mem_free(config->redistributions.at);
     lierne_mem_free(config->nodes);
     lierne_mem_free(config);
 }

@@ -102,21 +102,60 @@ const lierne_layout_spec *lierne_config_get_packed_layout(const lierne_config *c
     return entry && (side == 0 || side == 1) ? &entry->specs[side] : NULL;
 }
 
+int lierne_config_get_nredistributions(const lierne_config *config) {
+    return config ? (int)config->redistributions.count : 0;
+}
+
+const char *lierne_config_get_redistribution_name(const lierne_config *config, int i) {
+    bool there = i >= 0 && i < lierne_config_get_nredistributions(config);
+    return there ? config->redistributions.at[i]->name : NULL;
+}
+
+static const lierne_config_redistribution_entry *find_redistribution(const lierne_config *config,
+                                                                     const char *name) {
+    for (int i = 0; name && i < lierne_config_get_nredistributions(config); i++) {
+        const lierne_config_redistribution_entry *entry = config->redistributions.at[i];
+        if (entry->name && strcmp(entry->name, name) == 0) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+const lierne_redistribute_spec *lierne_config_get_redistribution(const lierne_config *config,
+                                                                 const char *name) {
+    const lierne_config_redistribution_entry *entry = find_redistribution(config, name);
+    return entry ? &entry->spec : NULL;
+}
+
+const lierne_layout_spec *lierne_config_get_redistribution_layout(const lierne_config *config,
+                                                                  const char *name, int side) {
+    const lierne_config_redistribution_entry *entry = find_redistribution(config, name);
+    return entry && (side == 0 || side == 1) ? &entry->specs[side] : NULL;
+}
+
 const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     const lierne_config_packed_entry *packed = find_packed(config, name);
-    return bridge ? bridge->src : packed ? packed->src : NULL;
+    const lierne_config_redistribution_entry *moved = find_redistribution(config, name);
+    return bridge ? bridge->src : packed ? packed->src : moved ? moved->src : NULL;
 }
 
 const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     const lierne_config_packed_entry *packed = find_packed(config, name);
-    return bridge ? bridge->dst : packed ? packed->dst : NULL;
+    const lierne_config_redistribution_entry *moved = find_redistribution(config, name);
+    return bridge ? bridge->dst : packed ? packed->dst : moved ? moved->dst : NULL;
 }
 
 const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name, int axis) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
-    return bridge && axis >= 0 && axis < bridge->spec.naxes ? bridge->axes[axis] : NULL;
+    const lierne_config_redistribution_entry *moved = find_redistribution(config, name);
+    int naxes = bridge ? bridge->spec.naxes : moved ? moved->specs[0].naxes : 0;
+    if (axis < 0 || axis >= naxes) {
+        return NULL;
+    }
+    return bridge ? bridge->axes[axis] : moved->axes[axis];
 }
 
 const int *lierne_config_get_nodes(const lierne_config *config) {

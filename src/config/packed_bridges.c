@@ -257,22 +257,12 @@ static const lierne_config_key keys[KEYS] = {
     [MAX_PEERS] = {"max_peers", LIERNE_JSON_NUMBER, false},
 };
 
-static void read_pair(lierne_reader *r, const lierne_json_node *node,
-                      const lierne_json_node *found[2]) {
-    static const lierne_config_key pair[] = {{"src", LIERNE_JSON_OBJECT, false},
-                                             {"dst", LIERNE_JSON_OBJECT, false}};
-    found[0] = found[1] = NULL;
-    if (node) {
-        lierne_config_object(r, node, pair, 2, found);
-    }
-}
-
 /* Without images both sides have the segments: a packed sequence moves from one cut to another. */
 static void read_sides(lierne_reader *r, packed_bridge *b, const lierne_json_node **found) {
     const lierne_json_node *packing[2], *placed[2];
     const char **names[] = {&b->entry->src, &b->entry->dst};
-    read_pair(r, found[PACKING], packing);
-    read_pair(r, found[PLACEMENTS], placed);
+    lierne_config_pair(r, found[PACKING], packing);
+    lierne_config_pair(r, found[PLACEMENTS], placed);
     for (int i = 0; i < 2; i++) {
         lierne_config_packed_side *s = &b->sides[i];
         s->placed = placed[i];

@@ -31,10 +31,10 @@ typedef struct lierne_config_packed_side {
     lierne_placement *placements;
 } lierne_config_packed_side;
 
-/* The axes of a packed tensor, the slower first; 0 if they are wrong. */
+/* The axes of a tensor, the slowest first; 0 if they are wrong. */
 typedef struct lierne_config_packed_axes {
     int count;
-    const char *names[2];
+    const char *names[LIERNE_MAX_AXES];
 } lierne_config_packed_axes;
 
 /* Boundaries, {"cu_seqlens": [...]}; packing and placements, which may be NULL. */

@@ -59,6 +59,21 @@ typedef struct lierne_config_packed_entry {
     lierne_redistribute_spec move;    /* without */
 } lierne_config_packed_entry;
 
+/* A tensor that moves from one layout to another, with or without halos; likewise. */
+typedef struct lierne_config_redistribution_entry {
+    char *name;
+    const char *src;
+    const char *dst;
+    char *axes[LIERNE_MAX_AXES];
+    int64_t shape[LIERNE_MAX_AXES];
+    lierne_placement placements[2][LIERNE_MAX_DIMS];
+    lierne_dense_halo halos[2][LIERNE_MAX_AXES];
+    int64_t *segments[2][LIERNE_MAX_AXES]; /* of halos */
+    lierne_layout_spec specs[2];
+    lierne_layout *layouts[2];
+    lierne_redistribute_spec spec;
+} lierne_config_redistribution_entry;
+
 struct lierne_config {
     LIERNE_VEC(lierne_config_diagnostic_entry) diagnostics;
     struct {
@@ -71,6 +86,7 @@ struct lierne_config {
     LIERNE_VEC(lierne_config_grid_entry) grids;
     LIERNE_VEC(lierne_config_bridge_entry *) bridges;
     LIERNE_VEC(lierne_config_packed_entry *) packed;
+    LIERNE_VEC(lierne_config_redistribution_entry *) redistributions;
     int *nodes;
     lierne_links links;
     bool has_links;
@@ -161,13 +177,18 @@ void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridge
 void lierne_config_bridge_free(lierne_config_bridge_entry *bridge);
 void lierne_config_read_packed(lierne_reader *r, const lierne_json_node *bridges);
 void lierne_config_packed_free(lierne_config_packed_entry *entry);
+void lierne_config_read_redistributions(lierne_reader *r, const lierne_json_node *list);
+void lierne_config_redistribution_free(lierne_config_redistribution_entry *entry);
 
-/* What bridges of both kinds have (bridges.c): a name that no other bridge has, to be freed; grid
+/* What bridges of all kinds have (bridges.c): a name that no other bridge has, to be freed; grid
  * and view of a side. A grid whose view is unknown is treated as unknown. */
 char *lierne_config_bridge_name(lierne_reader *r, const lierne_json_node *node);
 /* Reads the bridges of a list one after the other; what: what they are, in words. */
 void lierne_config_each_bridge(lierne_reader *r, const lierne_json_node *bridges, const char *what,
                                void (*read)(lierne_reader *r, const lierne_json_node *node));
+/* The objects "src" and "dst" of an object that may be NULL; NULL if absent. */
+void lierne_config_pair(lierne_reader *r, const lierne_json_node *node,
+                        const lierne_json_node *found[2]);
 void lierne_config_read_end(lierne_reader *r, const lierne_json_node *node,
                             const lierne_json_node *view, const char **name,
                             const lierne_grid **grid, const char **view_name);

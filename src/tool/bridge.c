@@ -120,14 +120,22 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
 static int find_packed(tool_bridge *bridge, char **argv) {
     tool_packed *packed = &bridge->own_packed;
     if (!bridge->takes_packed) {
-        return tool_usage(argv, "'%s' is a packed bridge, which this does not take", bridge->name);
+        return tool_usage(argv, "'%s' is a %s, which this does not take", bridge->name,
+                          packed_word(packed));
     }
     if (bridge->routing || bridge->algorithm) {
-        return tool_usage(argv, "'%s' is a packed bridge: without --routing and --algorithm",
-                          bridge->name);
+        return tool_usage(argv, "'%s' is a %s: without --routing and --algorithm", bridge->name,
+                          packed_word(packed));
     }
     packed->max_peers = bridge->max_peers ? bridge->most_peers : packed->max_peers;
     bridge->packed = packed;
+    if (packed->redistribution) {
+        bridge->spec = (lierne_bridge_spec){.naxes = 1,
+                                            .shape = &packed->elements,
+                                            .dtype = packed->given[0]->dtype,
+                                            .sequence_axis = -1};
+        return -1;
+    }
     bridge->spec = (lierne_bridge_spec){.naxes = packed->given[0]->naxes,
                                         .shape = packed->given[0]->shape,
                                         .dtype = packed->given[0]->dtype,
@@ -203,7 +211,8 @@ const char *tool_bridge_owner(lierne_gradient_owner owner) {
 int tool_bridge_open_packed(tool_bridge *bridge, int64_t hidden, char **argv) {
     tool_packed *packed = bridge->packed;
     lierne_status status =
-        packed ? packed_open(packed, hidden ? hidden : packed_given_hidden(packed)) : LIERNE_OK;
+        packed ? packed_open(packed, hidden ? hidden : packed_given_hidden(packed), bridge->checks)
+               : LIERNE_OK;
     if (status == LIERNE_ERR_NO_MEMORY) {
         tool_say(argv, "no memory for the rows of '%s'", bridge->name);
     } else if (status != LIERNE_OK) {
@@ -217,7 +226,8 @@ int tool_bridge_exact(const tool_bridge *bridge, char **argv) {
         return form_is_exact_packed(bridge->packed)
                    ? -1
                    : tool_usage(argv,
-                                "a row gets more than %d contributions, whose sums are not exact",
+                                "%s gets more than %d contributions, whose sums are not exact",
+                                bridge->packed->redistribution ? "an element" : "a row",
                                 FORM_MOST_CONTRIBUTIONS);
     }
     return form_is_exact(&bridge->spec)

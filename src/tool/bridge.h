@@ -32,6 +32,7 @@ typedef struct tool_bridge {
     int world;
     lierne_bridge_spec spec; /* of a packed bridge: tensor, dtype and routing only */
     bool takes_packed;       /* set before parsing: the subcommand takes packed bridges */
+    bool checks;             /* likewise: it compares elements */
     tool_packed *packed;     /* NULL: the bridge is not packed */
     tool_packed own_packed;
     tool_algorithm method; /* the one given, or the file's */

@@ -118,7 +118,8 @@ static void print_text(const findings_file *file, int errors) {
     if (errors == 0) {
         int ngrids = lierne_config_get_ngrids(file->config),
             nbridges = lierne_config_get_nbridges(file->config) +
-                       lierne_config_get_npacked_bridges(file->config);
+                       lierne_config_get_npacked_bridges(file->config) +
+                       lierne_config_get_nredistributions(file->config);
         tool_print_text(stdout, file->path);
         printf(": %svalid%s: %d grid%s, %d bridge%s\n", tool_paint(stdout, TOOL_GOOD),
                tool_paint(stdout, TOOL_PLAIN), ngrids, ngrids == 1 ? "" : "s", nbridges,

@@ -64,13 +64,15 @@ int tool_no_such(char **argv, const char *what, const char *name, const char *pa
     size_t used = 0;
     bool grids = strcmp(what, "grid") == 0;
     int bridges = lierne_config_get_nbridges(config);
+    int packed = bridges + lierne_config_get_npacked_bridges(config);
     int count = grids ? lierne_config_get_ngrids(config)
-                      : bridges + lierne_config_get_npacked_bridges(config);
+                      : packed + lierne_config_get_nredistributions(config);
     for (int i = 0; i < count && used < sizeof list; i++) {
-        const char *known = grids ? lierne_config_get_grid_name(config, i)
-                            : i < bridges
-                                ? lierne_config_get_bridge_name(config, i)
-                                : lierne_config_get_packed_bridge_name(config, i - bridges);
+        const char *known = grids         ? lierne_config_get_grid_name(config, i)
+                            : i < bridges ? lierne_config_get_bridge_name(config, i)
+                            : i < packed
+                                ? lierne_config_get_packed_bridge_name(config, i - bridges)
+                                : lierne_config_get_redistribution_name(config, i - packed);
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known);
     }
     if (count == 0 || used >= sizeof list) {

@@ -1,5 +1,6 @@
-/* A packed bridge of a file: its layouts, and which rows each rank has, counted out token by token
- * without the library's formulas. */
+/* A packed bridge of a file, or a redistribution: its layouts, and which rows each rank has,
+ * counted out token by token without the library's formulas. Of a redistribution a row is an
+ * element of the source, and a token a place of a destination's buffer. */
 #ifndef LIERNE_TOOL_PACKED_ROWS_H
 #define LIERNE_TOOL_PACKED_ROWS_H
 
@@ -13,7 +14,7 @@ enum { PACKED_PADDING = -1 };
 typedef struct tool_packed {
     const lierne_layout_spec *given[2];
     const lierne_packed_bridge_spec *images; /* of the file; NULL: segments only move */
-    const lierne_redistribute_spec *move;    /* or this one */
+    const lierne_redistribute_spec *move;    /* or this one, which a redistribution has */
     int64_t shape[2][2];
     lierne_layout_spec specs[2]; /* those given, of this shape */
     lierne_layout *layouts[2];
@@ -23,14 +24,22 @@ typedef struct tool_packed {
     int64_t *used_by;
     int64_t most_uses;
     int ncontributions; /* of partial dims */
+    bool redistribution;
+    int world;
+    int64_t elements;     /* of its tensor */
+    int64_t places;       /* of all buffers of its destination, those of replicas once */
+    int64_t *first_place; /* by rank */
 } tool_packed;
 
 /* Finds a packed bridge. False: there is none of this name. */
 bool packed_find(tool_packed *packed, const lierne_config *config, const char *name);
-/* Makes the layouts, with this size of the hidden axis, and the tables. close in any case. */
-lierne_status packed_open(tool_packed *packed, int64_t hidden);
+/* Makes the layouts, with this size of the hidden axis, and the tables; of a redistribution those
+ * only if they are asked for. close in any case. */
+lierne_status packed_open(tool_packed *packed, int64_t hidden, bool tables);
 void packed_close(tool_packed *packed);
 
+/* What it is: "packed bridge" or "redistribution". */
+const char *packed_word(const tool_packed *packed);
 /* The axis that is packed, the other one, and its size; 1 where there is none. */
 int packed_axis(const tool_packed *packed);
 const char *packed_axis_name(const tool_packed *packed, int axis); /* "s" or "h" */

@@ -197,7 +197,8 @@ int tool_plan(int argc, char **argv) {
     status =
         status < 0 ? tool_bridge_number(argv, "--rank", rank, 0, bridge.world - 1, &only) : status;
     if (status < 0 && bridge.packed && only >= 0) {
-        status = tool_usage(argv, "'%s' is a packed bridge: without --rank", bridge.name);
+        status = tool_usage(argv, "'%s' is a %s: without --rank", bridge.name,
+                            packed_word(bridge.packed));
     }
     if (status < 0) {
         status =

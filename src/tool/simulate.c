@@ -259,7 +259,7 @@ static int run_bridge(tool_bridge *bridge, bool full, char **argv) {
 }
 
 int tool_simulate(int argc, char **argv) {
-    tool_bridge bridge = {.takes_packed = true};
+    tool_bridge bridge = {.takes_packed = true, .checks = true};
     bool full = false;
     const tool_option options[] = {{"full", 0, NULL, &full, NULL}};
     int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);

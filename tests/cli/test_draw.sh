@@ -199,8 +199,17 @@ ends "timeline of no file" 2 timeline "$work/none"
 ends "timeline of a directory" 2 timeline "$work"
 has "timeline of a directory" "$work/err" "Is a directory"
 ends "timeline of no trace" 1 timeline README.md
+ends "windows" 0 rows grids/diffusion-2x2.json -b two_steps --rank 0 --format text
+has "windows" "$work/out" "margin of rank 0: y 23 to 24, x 33 to 34 from rank 3" \
+    "core of rank 0: y 0 to 22, x 0 to 17 from rank 0" "margin of rank 0: y 0 to 22, x 18 to 19 from rank 1"
+[ "$(grep -c rank "$work/out")" = 7 ]
+verdict $? "windows: zeros have no sender: $(cat "$work/out")"
+ends "windows of a star" 0 rows grids/diffusion-2x2.json -b margins --rank 3 --format text
+[ "$(grep -c "^margin of rank 3" "$work/out")" = 4 ]
+verdict $? "windows of a star: $(cat "$work/out")"
+ends "windows of no rank" 2 rows grids/diffusion-2x2.json -b margins --rank 4
 ends "rank of a mesh" 2 mesh $file --rank 3
-has "rank of a mesh" "$work/err" "--rank is for timeline only"
+has "rank of a mesh" "$work/err" "--rank is for timeline, and for rows of a redistribution"
 
 ends "no picture" 2
 has "no picture" "$work/err" "the picture is missing, must be mesh, ranks, matrix, rows, stages or timeline"

@@ -339,6 +339,49 @@ ends "no such packed bridge" 2 "$lierne" plan $packed -b none
 grep -qF "which has: images_to_tokens, zigzag_to_contiguous" "$work/err"
 verdict $? "no such packed bridge: $(cat "$work/err")"
 
+# --- redistributions with halos -----------------------------------------------------------------
+
+field=grids/diffusion-2x2.json
+ends "halo plan" 0 "$lierne" plan $field -b margins
+has "halo plan" "y 1 below, 1 above, periodic" "star, padded" "y 46, x 35 of f64" \
+    "forward              2592             2592              656              656         8      1"
+ends "halo plan, JSON" 0 "$lierne" plan $field -b margins --format json
+has "halo plan, JSON" '"packed":false,"src":{"halos":0,"elements":[414,391,414,391]}' \
+    '"dst":{"halos":2,"elements":[500,475,500,475]},"forward":{"bytes":2592,'
+ends "halo simulation" 0 "$lierne" simulate $field -b margins
+has "halo simulation" "forward  1950 elements checked, 0 wrong" "forward and adjoint are right"
+ends "halo run" 0 "$lierne" run $field -b margins --launch 4 --rounds 1
+has "halo run" "forward and adjoint are right"
+ends "halo sweep" 2 "$lierne" run $field -b margins --launch 4 --minbytes 4K
+ends "halo and rank" 2 "$lierne" plan $field -b margins --rank 1
+grep -qF "is a redistribution: without --rank" "$work/err"
+verdict $? "halo and rank: $(cat "$work/err")"
+ends "no such redistribution" 2 "$lierne" plan $field -b none
+grep -qF "which has: margins" "$work/err"
+verdict $? "no such redistribution: $(cat "$work/err")"
+
+# Windows of every kind, from and to any cut.
+moves() { # moves NAME AXIS_A AXIS_B REST: halos of the destination, and more of the redistribution
+    cat >"$work/halo.json" <<END
+{"world_size": 6, "grids": {"s": {"order": ["p", "q"], "shape": {"p": 2, "q": 2}},
+  "t": {"order": ["p", "q"], "shape": {"p": 3, "q": 2}}},
+ "redistributions": [{"name": "b", "src": "s", "dst": "t", "tensor": {"axes": ["a", "b"],
+   "shape": {"a": 12, "b": 8}, "dtype": "bf16"}, "halo": {"dst": {"axes": {$2${2:+${3:+, }}$3}$4}$5
+END
+    right "halo $1" "$work/halo.json" b
+}
+cuts='"placements": {"src": {"p": {"shard": "a"}, "q": {"shard": "b"}}, "dst": {"p": {"shard": "b"}, "q": {"zigzag": "a"}}}}]}'
+for boundary in none zero keep periodic mirror symmetric replicate; do
+    moves "$boundary" "\"a\": {\"lo\": 2, \"hi\": 1, \"boundary\": \"$boundary\"}" '"b": {"lo": 9, "hi": 3, "boundary": "symmetric"}' "" "}, $cuts"
+done
+moves "star" '"a": {"lo": 1, "hi": 1}' '"b": {"lo": 1, "hi": 2, "boundary": "zero"}' ', "stencil": "star"' "}, $cuts"
+moves "margins" '"a": {"lo": 3, "hi": 1, "boundary": "periodic"}' '"b": {"lo": 1, "hi": 2, "boundary": "mirror"}' ', "storage": "margins"' "}, $cuts"
+moves "margins of a star" '"a": {"lo": 3, "hi": 1}' '"b": {"lo": 1, "hi": 2, "boundary": "keep"}' ', "storage": "margins", "stencil": "star"' "}, $cuts"
+moves "documents" '"a": {"lo": 4, "hi": 4, "boundary": "periodic", "segments": [0, 5, 5, 12]}' '"b": {"lo": 3, "segments": [0, 1, 8]}' "" "}, $cuts"
+moves "outputs" '"a": {"lo": 1, "hi": 1, "boundary": "zero", "stride": 2, "outputs": 4}' '"b": {"lo": 2, "hi": -2, "boundary": "periodic"}' "" "}, $cuts"
+moves "a source with a halo" '"a": {"lo": 1, "hi": 1}' "" "" ', "src": {"axes": {"b": {"lo": 2, "hi": 2, "boundary": "periodic"}}}}, '"$cuts"
+moves "replicas" '"b": {"lo": 1, "hi": 1}' "" "" '}, "placements": {"src": {"p": {"shard": "a"}}, "dst": {"p": {"shard": "b"}, "q": {"at": 1}}}}]}'
+
 # A row that 121 tokens get: its gradient is not exact, so that run and simulate cannot check it.
 python3 - >"$work/repeats.json" <<'END'
 import json

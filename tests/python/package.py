@@ -339,6 +339,14 @@ class Bridges(unittest.TestCase):
             self.assertEqual(plans[3].shapes(), ((900, 3584), (2176, 3584)))
             with self.assertRaisesRegex(KeyError, "no packed bridge 'zigzag_to_contiguous' with images"):
                 lierne.PackedBridge.from_config(world[0], config, "zigzag_to_contiguous")
+        config = lierne.Config(os.path.join(ROOT, "grids", "diffusion-2x2.json"))
+        self.assertEqual((config.packed_bridges, config.redistributions), ([], ["margins", "two_steps"]))
+        with lierne.Context.sim(config.world_size) as world:
+            plans = [lierne.Redistribute.from_config(world[r], config, "two_steps") for r in range(len(world))]
+            lierne.check_plans(plans)
+            self.assertEqual(plans[0].shapes(), ((23, 18), (27, 22)))
+            with self.assertRaisesRegex(KeyError, "no redistribution 'none'"):
+                lierne.Redistribute.from_config(world[0], config, "none")
         bad = os.path.join(ROOT, "grids", "bad", "order-missing-dim.json")
         with self.assertRaises(lierne.errors.ConfigError) as caught:
             lierne.Config(bad)

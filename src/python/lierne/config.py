@@ -52,8 +52,8 @@ def check(path: typing.Union[str, os.PathLike[str]]) -> typing.List[Diagnostic]:
 
 
 class Config:
-    """A configuration file: `grids`, `bridges` and `packed_bridges` by name, `world_size`, `nodes`, `diagnostics` (its
-    warnings). Raises errors.SyntaxError or ConfigError, with every diagnostic in the message and in
+    """A configuration file: `grids`, `bridges`, `packed_bridges` and `redistributions` by name, `world_size`, `nodes`,
+    `diagnostics` (its warnings). Raises errors.SyntaxError or ConfigError, with every diagnostic in the message and in
     the exception's `diagnostics`."""
 
     def __init__(self, path: typing.Union[str, os.PathLike[str]]) -> None:
@@ -74,6 +74,8 @@ class Config:
                         for i in range(lib.lierne_config_get_nbridges(self._handle))]
         self.packed_bridges = [text(lib.lierne_config_get_packed_bridge_name(self._handle, i))
                                for i in range(lib.lierne_config_get_npacked_bridges(self._handle))]
+        self.redistributions = [text(lib.lierne_config_get_redistribution_name(self._handle, i))
+                                for i in range(lib.lierne_config_get_nredistributions(self._handle))]
         nodes = lib.lierne_config_get_nodes(self._handle)
         self.nodes = list(nodes[0:self.world_size]) if nodes else None
         links = lib.lierne_config_get_links(self._handle)

@@ -57,6 +57,16 @@ class Redistribute(Plan):
                     max_segments=max_segments, max_rows=max_rows, max_peers=max_peers, accumulate=accumulate)
         super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
+    @classmethod
+    def from_config(cls, context: Context, config: Config, name: str) -> Redistribute:
+        """The redistribution of a configuration file (lierne.Config)."""
+        spec = lib.lierne_config_get_redistribution(config._handle, name.encode())
+        if not spec:
+            raise KeyError(f"the file has no redistribution {name!r} (it has {', '.join(config.redistributions)})")
+        plan = cls.__new__(cls)
+        Plan.__init__(plan, context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec)
+        return plan
+
     def update(self, src: typing.Optional[Packing] = None, dst: typing.Optional[Packing] = None) -> None:
         """The next segments (max_segments): how src and dst pack them, None for a layout without a packing.
         Local: all ranks give the same between the same two calls. Raises errors.CapacityError,

@@ -15,11 +15,12 @@ static const char help[] =
     "  mesh     nodes, GPUs and their coordinates; all grids without --bridge\n"
     "  ranks    the ranks of the grids as tables, side by side, coloured by samples\n"
     "  matrix   how many bytes each rank sends to each\n"
-    "  rows     which dp rank sends what to which; of a packed bridge, the rows of each rank\n"
+    "  rows     which dp rank sends what to which; of a packed bridge, the rows of each rank,\n"
+    "           of a redistribution, the windows of a rank\n"
     "  stages   the stages of the plan\n"
     "  timeline the operations of a run, from its trace in the Chrome format (LIERNE_TRACE)\n"
     "\n"
-    "  -r, --rank=R         one rank of the trace\n"
+    "  -r, --rank=R         one rank of the trace; the rank whose windows are drawn\n"
     "  -b, --bridge=B       the bridge\n"
     "      --adjoint        the adjoint; forward without\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
@@ -95,10 +96,20 @@ static int draw_svg(const draw_task *task, const struct picture *picture) {
 }
 
 static int draw(draw_task *task, const struct picture *picture) {
-    static const struct picture rows = {"rows",           false, true,
-                                        draw_packed_rows, NULL,  draw_packed_text};
+    static const struct picture all[] = {{"rows", false, true, draw_packed_rows, NULL,
+                                          draw_packed_text},
+                                         {"rows", false, true, draw_windows, NULL,
+                                          draw_windows_text}};
+    bool windows = task->bridge.packed && task->bridge.packed->redistribution;
     int status = tool_bridge_open_packed(&task->bridge, 0, task->argv);
-    picture = task->bridge.packed && strcmp(picture->name, "rows") == 0 ? &rows : picture;
+    bool rows = strcmp(picture->name, "rows") == 0;
+    picture = task->bridge.packed && rows ? &all[windows] : picture;
+    if (status < 0 && task->given_rank && !(rows && windows)) {
+        return tool_usage(task->argv, "--rank is for timeline, and for rows of a redistribution");
+    }
+    status = status < 0 ? tool_bridge_number(task->argv, "--rank", task->given_rank, 0,
+                                             task->bridge.world - 1, &task->rank)
+                        : status;
     if (status < 0 && task->bridge.format == DRAW_DOT && !picture->dot) {
         return tool_usage(task->argv, "%s has no form in DOT, only svg and text", picture->name);
     }
@@ -115,17 +126,13 @@ static int draw(draw_task *task, const struct picture *picture) {
 
 static int parse(draw_task *task, const struct picture *picture, int argc) {
     bool adjoint = false;
-    const char *rank = NULL;
     const tool_option options[] = {{"adjoint", 0, NULL, &adjoint, NULL},
-                                   {"rank", 'r', &rank, NULL, NULL}};
+                                   {"rank", 'r', &task->given_rank, NULL, NULL}};
     task->bridge.formats = formats;
     task->bridge.optional = !picture->traffic;
     task->bridge.takes_packed = picture->packed;
     int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 2);
     task->direction = adjoint ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD;
-    if (status < 0 && rank) {
-        return tool_usage(task->argv, "--rank is for timeline only");
-    }
     return status;
 }
 

@@ -42,6 +42,8 @@ typedef struct draw_task {
     char **argv;
     tool_bridge bridge;
     lierne_direction direction;
+    const char *given_rank;
+    int rank;                         /* whose windows */
     const int *nodes;                 /* per rank; NULL: the file has none */
     int nsides, nleft_out;            /* grids that are drawn, and that are not */
     draw_side sides[DRAW_MOST_SIDES]; /* of a bridge: source, destination */
@@ -69,6 +71,9 @@ void draw_rows_text(const draw_task *task);
 /* Rows of a packed bridge. */
 void draw_packed_rows(const draw_task *task, svg *s);
 void draw_packed_text(const draw_task *task);
+/* Windows of one rank of a redistribution. */
+void draw_windows(const draw_task *task, svg *s);
+void draw_windows_text(const draw_task *task);
 void draw_stages(const draw_task *task, svg *s);
 void draw_stages_dot(const draw_task *task);
 void draw_stages_text(const draw_task *task);

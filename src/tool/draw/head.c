@@ -28,13 +28,16 @@ static void write_tensor(const draw_task *task, char text[LINE]) {
     int64_t bytes = (int64_t)lierne_dtype_size(bridge->spec.dtype);
     char size[TOOL_BYTES];
     size_t used = 0;
-    for (int a = 0; a < bridge->spec.naxes && used < LINE; a++) {
-        const char *name = bridge->packed
+    const lierne_layout_spec *given = bridge->own_packed.given[0];
+    bool moved = bridge->packed && bridge->packed->redistribution;
+    int naxes = moved ? given->naxes : bridge->spec.naxes;
+    const int64_t *shape = moved ? given->shape : bridge->spec.shape;
+    for (int a = 0; a < naxes && used < LINE; a++) {
+        const char *name = bridge->packed && !moved
                                ? packed_axis_name(bridge->packed, a)
                                : lierne_config_get_bridge_axis(bridge->config, bridge->name, a);
-        bytes *= bridge->spec.shape[a];
-        used += (size_t)snprintf(text + used, LINE - used, "%.20s %" PRId64 ", ", name,
-                                 bridge->spec.shape[a]);
+        bytes *= shape[a];
+        used += (size_t)snprintf(text + used, LINE - used, "%.20s %" PRId64 ", ", name, shape[a]);
     }
     if (used < LINE) {
         snprintf(text + used, LINE - used, "%s: %s, algorithm %s",

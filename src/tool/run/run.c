@@ -51,7 +51,7 @@ static int parse(run_state *run, int argc) {
         {"trace", 0, &run->trace, NULL, NULL},
     };
     run->bridge.formats = formats;
-    run->bridge.takes_packed = true;
+    run->bridge.takes_packed = run->bridge.checks = true;
     run->rounds = ROUNDS;
     run->warmup = WARMUP;
     int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options,
