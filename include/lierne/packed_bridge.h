@@ -69,8 +69,8 @@ typedef struct lierne_packed_bridge_spec {
  * that is no member, nruns below 0, runs NULL, a bit of partial_dims for a dim that does not exist
  * or is not REPLICATE, sums of an opaque dtype, max_inflight, routing, capacities below 0 or not
  * all given, max_peers below 0); UNSUPPORTED (a PARTIAL dim; a max_peers that is too low; BALANCED
- * with allow_repeat and rows that repeat; with capacities also BALANCED and a context for device
- * memory or streams); INDEX_RANGE, OVERLAP, COUNT (above); CAPACITY (what is given exceeds a
+ * with allow_repeat and rows that repeat; with capacities also BALANCED, and ranks that only ipc
+ * connects); INDEX_RANGE, OVERLAP, COUNT (above); CAPACITY (what is given exceeds a
  * capacity); MISMATCH (ranks disagree on the spec; the message names the field); NO_MEMORY;
  * TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_packed_bridge(lierne_plan **out,

@@ -165,8 +165,8 @@ typedef struct lierne_redistribute_spec {
  * max_segments, or a packing on the other side; shared_output in a context for device memory;
  * a max_peers that is too low, where the message has the lowest; max_peers with shared_output; with
  * max_segments: layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the
- * packed axis, a context for device memory or streams); CAPACITY (the layouts exceed max_segments
- * or max_rows); MISMATCH (ranks disagree on the spec; the message names the field, as
+ * packed axis, ranks that only ipc connects); CAPACITY (the layouts exceed max_segments or
+ * max_rows); MISMATCH (ranks disagree on the spec; the message names the field, as
  * src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety:
  * a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
@@ -196,20 +196,33 @@ typedef struct lierne_segments_update {
  * this rank sends and receives in pieces, not to the tokens (but for sequence-major rows). Errors
  * depend on the description alone, so that all ranks get the same; the plan then keeps the old one.
  *
+ * In a context for device memory, nothing waits for calls that streams have not passed: the device
+ * gets what an update found in the order of the stream of the next call. Only a rank that has more
+ * pieces than ever before allocates, and waits for the plan's own calls; so does one whose streams
+ * have not begun a call of two updates before. Messages over ipc cannot change their length, so
+ * another transport of the context carries them.
+ *
  * Ranks that give different descriptions, or of which one forgets an update, are found in the next
  * calls: every message says from which description it was packed, and in every call each rank sends
  * 32 bytes about its own to the next one. A rank that finds a difference gets MISMATCH from its
  * call, with both ranks; its context is dead, and the others get the same error when they wait or
  * call. A call that returns OK has received only what was planned from this rank's description. In
  * a context that checks calls (lierne/context.h), the update itself is collective: all ranks get
- * MISMATCH from it, the context stays alive, and the plan keeps the old description.
+ * MISMATCH from it, the context stays alive, and the plan keeps the old description. Where messages
+ * cannot say so, because they are in a device's memory, or a transport has no match ids (nccl), the
+ * first call after an update compares the descriptions on the host, before it enqueues anything: it
+ * waits for all ranks of the context, of which each makes that call, and where they differ all get
+ * MISMATCH from it, name the field, and may update again. A rank that forgets an update makes no
+ * such comparison: then the others get TIMEOUT.
  *
  * Errors: INVALID (NULL, update->size, a plan without max_segments, a packing for a layout without
  * one or none for one with it, images or runs for a plan that is no packed bridge, store, padding
  * or row_order that differ, and what lierne_layout_create rejects in segments and packing);
  * OVERFLOW; INDIVISIBLE; of runs those of lierne/packed_bridge.h; CAPACITY; BUSY (a request is in
- * flight); in a context that checks also MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; the error that
- * killed the context. Thread safety: a context serves one thread at a time. */
+ * flight, or a call was captured into a graph); in a context that checks also MISMATCH, TIMEOUT,
+ * PEER_FAILED, TRANSPORT; in one for device memory, where more is allocated, NO_MEMORY and
+ * TRANSPORT, which kill it; the error that killed the context. Thread safety: a context serves one
+ * thread at a time. */
 LIERNE_API lierne_status lierne_plan_update_segments(lierne_plan *plan,
                                                      const lierne_segments_update *update);
 

@@ -196,9 +196,8 @@ typedef struct lierne_samples_spec {
  * max_rows is taken at once, in memory that the ranks share. Destroy with lierne_samples_destroy,
  * before the context. If any rank fails, every rank gets the same error, and *out is NULL.
  * Errors: INVALID (NULL, size, a field out of its range); OVERFLOW (all items, segments or bytes of
- * all ranks exceed 2^60); UNSUPPORTED (a context for device memory, or a transport that cannot
- * change the length of messages or has no match ids: nccl, ipc); MISMATCH (ranks gave different
- * specs); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
+ * all ranks exceed 2^60); UNSUPPORTED (ranks that only ipc connects, which cannot change the length
+ * of messages); MISMATCH (ranks gave different specs); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
  * Thread safety: a context serves one thread at a time; in a simulated world each rank needs a
  * thread, for this and for updates. */
 LIERNE_API lierne_status lierne_samples_create(lierne_samples **out, lierne_context *context,
@@ -218,17 +217,23 @@ LIERNE_API lierne_status lierne_samples_destroy(lierne_samples *samples);
  * assignments are computed on every rank. An assignment that needs more memory than all before
  * allocates it, and then the ranks also agree that all of them have it: that happens where KK sees
  * more items, and hardly with other modes, because create reserves what they mostly need. In a
- * context that checks calls (lierne/context.h) ranks agree in every update. Nothing waits for a
- * device.
+ * context that checks calls (lierne/context.h) ranks agree in every update.
+ *
+ * Costs and rows are numbers on the host, also in a context for device memory: the blocks go over
+ * the control, in messages that are allocated, and nothing waits for a device, but as
+ * lierne_plan_update_segments says (lierne/redistribute.h). Calls of the plans are enqueued on
+ * their streams as ever.
  *
  * On any rank's error every rank gets it, and the old routing stays, with its plans and lists.
  * Errors: those of lierne_assignment_create, whose message has the number of the item among all
  * ranks; INVALID (also: items->ncosts is not spec->ncosts, segments where max_local_segments is 0,
  * CALLER without spec->caller, on this rank's item); COUNT_RANGE also for returned rows; CAPACITY
  * (items or segments of a rank, or rows of a rank in a place, above the spec's); BUSY (a request of
- * a plan is in flight); MISMATCH (ranks gave different settings: names a rank and the field);
- * TIMEOUT; PEER_FAILED; TRANSPORT; the error that killed the context. A rank that passes NULL for
- * samples gets INVALID alone. */
+ * a plan is in flight, or a call of one was captured into a graph); MISMATCH (ranks gave different
+ * settings, or made other numbers of calls before: names a rank and the field); TIMEOUT;
+ * PEER_FAILED; TRANSPORT; where a device or messages of the control need more memory, NO_MEMORY,
+ * which kills the context; the error that killed it. A rank that passes NULL for samples gets
+ * INVALID alone. */
 LIERNE_API lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items *items,
                                                const lierne_balance_spec *balance,
                                                const lierne_balance_spec *destination);

@@ -164,15 +164,22 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
 
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
                                        const lierne_compared_call *compared, int *decision) {
+    const int64_t *stamp = compared->stamp;
     *decision = -1;
-    if (!context->check) {
+    if (!context->check && !stamp) {
         return mine;
     }
-    lierne_field fields[] = {{.name = ""},
-                             {.name = "plan", .value = compared->plan},
-                             {.name = "captured into a graph", .value = compared->captured}};
+    lierne_field fields[] = {
+        {.name = ""},
+        {.name = "plan", .value = compared->plan},
+        {.name = "captured into a graph", .value = compared->captured},
+        {.name = "calls before this one", .value = compared->calls},
+        {.name = "updates of segments", .value = stamp ? stamp[LIERNE_STAMP_UPDATE] : 0},
+        {.name = "number of segments", .value = stamp ? stamp[LIERNE_STAMP_SEGMENTS] : 0},
+        {.name = "tokens of segments", .value = stamp ? stamp[LIERNE_STAMP_TOKENS] : 0},
+        {.name = "hash of segments", .value = stamp ? stamp[LIERNE_STAMP_HASH] : 0}};
     snprintf(fields[0].name, sizeof fields[0].name, "%s", compared->name);
-    return lierne_context_agree(context, mine, fields, 3, decision);
+    return lierne_context_agree(context, mine, fields, stamp ? 8 : 3, decision);
 }
 
 lierne_status lierne_plan_end_call(lierne_context *context, int decision,
@@ -201,12 +208,17 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
     LIERNE_TRY(lierne_context_alive(plan->context));
     LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
     const lierne_compared_call compared = {
-        name_of(c), plan->decision,
-        lierne_execution_captures(plan->requests[c.direction][0].execution, stream)};
+        .name = name_of(c),
+        .plan = plan->decision,
+        .captured = lierne_execution_captures(plan->requests[c.direction][0].execution, stream),
+        .stamp = plan->compares ? plan->parts.side[c.direction].varying->stamp : NULL,
+        .calls = lierne_plan_calls(plan, c.direction)};
     lierne_status mine = check_call(plan, c, request != NULL, &next, *out, in, stream);
     lierne_plan_name_error(mine, plan->parts.name);
-    LIERNE_TRY(c.agreed ? mine
-                        : lierne_plan_compare_call(plan->context, mine, &compared, &decision));
+    LIERNE_TRY(c.agreed && !plan->compares
+                   ? mine
+                   : lierne_plan_compare_call(plan->context, mine, &compared, &decision));
+    plan->compares = false;
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     if (plan->outputs[c.direction]) {

@@ -223,9 +223,10 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     LIERNE_TRY(lierne_context_alive(x->context));
     LIERNE_TRY(lierne_context_agreement_status(x->context, x->decision));
     lierne_status mine = check_call(x, d, out, in, stream);
-    const lierne_compared_call call = {
-        names[d == LIERNE_DIRECTION_ADJOINT], x->decision,
-        lierne_execution_captures(x->executions[d == LIERNE_DIRECTION_ADJOINT], stream)};
+    const lierne_compared_call call = {.name = names[d == LIERNE_DIRECTION_ADJOINT],
+                                       .plan = x->decision,
+                                       .captured = lierne_execution_captures(
+                                           x->executions[d == LIERNE_DIRECTION_ADJOINT], stream)};
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
     identify(x, d);

@@ -28,6 +28,7 @@ struct lierne_plan {
     size_t started[2];
     lierne_counters *counters; /* with the name */
     int held;                  /* by how many coalesced plans */
+    bool compares; /* the next call compares the segments, which no message does, with all ranks */
 };
 
 /* plan_name.c. Whether the name is one. add_name: a copy of n fields, and the name after them.

@@ -233,13 +233,24 @@ lierne_status lierne_plan_refresh(lierne_plan *plan) {
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(plan->context, status);
 }
 
-void lierne_plan_vary(lierne_plan *plan) {
+lierne_status lierne_plan_vary(lierne_plan *plan, bool compared) {
+    lierne_status status = LIERNE_OK;
     for (int d = 0; d < 2; d++) {
         plan->alias[d] = alias_of(plan, d);
-        for (int i = 0; i < plan->parts.max_inflight; i++) {
-            lierne_execution_vary(plan->requests[d][i].execution);
+        for (int i = 0; i < plan->parts.max_inflight && status == LIERNE_OK; i++) {
+            status = lierne_execution_vary(plan->requests[d][i].execution);
         }
     }
+    plan->compares = !compared && !lierne_execution_stamps(plan->context);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(plan->context, status);
+}
+
+void lierne_plan_set_compared(lierne_plan *plan) {
+    plan->compares = false;
+}
+
+int64_t lierne_plan_calls(const lierne_plan *plan, lierne_direction direction) {
+    return (int64_t)plan->started[direction];
 }
 
 void lierne_plan_hold(lierne_plan *plan, int by) {

@@ -107,8 +107,13 @@ int lierne_plan_match_id(int number, int direction, size_t call);
  * makes its executions follow. It kills the context where a rank has no memory to do so. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
 lierne_status lierne_plan_refresh(lierne_plan *plan);
-/* The same of sides that vary: not collective. */
-void lierne_plan_vary(lierne_plan *plan);
+/* The same of sides that vary: not collective. compared: the ranks know that they have the same
+ * stamps; otherwise messages say so, or the next call compares them. */
+lierne_status lierne_plan_vary(lierne_plan *plan, bool compared);
+/* The same was said by other means since. */
+void lierne_plan_set_compared(lierne_plan *plan);
+/* Calls that were begun in a direction. */
+int64_t lierne_plan_calls(const lierne_plan *plan, lierne_direction direction);
 /* Waits until the streams have passed all calls of a plan. Errors: those of
  * lierne_execution_drain. NULL is allowed. */
 lierne_status lierne_plan_drain(const lierne_plan *plan);
@@ -147,6 +152,8 @@ typedef struct lierne_compared_call {
     const char *name;
     int plan; /* its number */
     bool captured;
+    const int64_t *stamp; /* NULL, or of segments that are compared also where nothing else is */
+    int64_t calls;        /* that were begun before */
 } lierne_compared_call;
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
                                        const lierne_compared_call *compared, int *id);

@@ -10,13 +10,16 @@ build=${1:?usage: test_transports.sh BUILD [long]}
 seeds=2000
 [ "${2:-}" != long ] || seeds=20000
 rows='@(halo|graph|references|brick)/*'
+segments='@(samples|packed|packed_bridge|few_peers)/*'
 golden LIERNE_TEST_TRANSPORTS=mixed
 unit "$rows" LIERNE_TEST_TRANSPORTS=mixed
+unit "$segments" LIERNE_TEST_TRANSPORTS=mixed
 unit 'bridge_general/random*' LIERNE_TEST_TRANSPORTS=mixed LIERNE_SEEDS=$seeds
 golden LIERNE_TEST_TRANSPORTS=connected
 unit "$rows" LIERNE_TEST_TRANSPORTS=connected
 golden LIERNE_TEST_EXECUTOR=device
 unit "$rows" LIERNE_TEST_EXECUTOR=device
+unit "$segments" LIERNE_TEST_EXECUTOR=device
 unit '@(collective|coalesced|redistribute)/*' LIERNE_TEST_EXECUTOR=device
 [ "${2:-}" != long ] || unit 'bridge_general/*' LIERNE_TEST_EXECUTOR=device
 golden LIERNE_TEST_TRANSPORTS=mixed LIERNE_TEST_EXECUTOR=device

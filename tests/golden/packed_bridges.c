@@ -215,10 +215,7 @@ static void work(lierne_context *context, void *shared) {
         return;
     }
     run_plan(c, b, *plan, rank);
-    /* Updates need match ids, and messages whose length may change. */
-    if (b->world->transports || getenv("LIERNE_TEST_EXECUTOR") ||
-        spec.routing == LIERNE_ROUTING_BALANCED ||
-        strcmp(lierne_plan_get_memory_kind(*plan), "host") != 0) {
+    if (spec.routing == LIERNE_ROUTING_BALANCED) {
         return;
     }
     spec.max_segments = MOST_SEGMENTS;

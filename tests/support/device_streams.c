@@ -94,26 +94,97 @@ void test_device_stream_add(void *stream, void (*run)(void *data), const void *d
     pthread_mutex_unlock(&s->lock);
 }
 
+/* The tables that a program has on the device. */
+typedef struct tables {
+    lierne_task_table now;
+    void *at[3];
+} tables;
+
+/* Copies of a program's tables, and whose they become. */
+typedef struct renewal {
+    tables *of;
+    tables next;
+} renewal;
+
+static void *copy_of(const void *from, size_t n, size_t size) {
+    void *memory = require(calloc(n + 1, size));
+    if (n > 0) {
+        memcpy(memory, from, n * size);
+    }
+    return memory;
+}
+
+static void free_tables(tables *t) {
+    for (int i = 0; i < 3; i++) {
+        free(t->at[i]);
+    }
+}
+
+static void run_renewal(void *data) {
+    const renewal *r = data;
+    free_tables(r->of);
+    *r->of = r->next;
+}
+
+static tables copy_tables(const lierne_program *p) {
+    tables t = {.at = {copy_of(p->tasks.at, p->tasks.count, sizeof *p->tasks.at),
+                       copy_of(p->blocks.at, p->blocks.count, sizeof *p->blocks.at),
+                       copy_of(p->lists.at, p->lists.count, sizeof *p->lists.at)}};
+    t.now = (lierne_task_table){t.at[0], t.at[1], t.at[2]};
+    return t;
+}
+
+static lierne_status renew(lierne_program *p, void *stream) {
+    if (lierne_program_bytes(p) > p->reserved) {
+        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "the tables have %zu bytes, of %zu",
+                           lierne_program_bytes(p), p->reserved);
+    }
+    const renewal r = {p->device, copy_tables(p)};
+    test_device_stream_add(stream, run_renewal, &r, sizeof r);
+    return LIERNE_OK;
+}
+
+/* Nothing reads the last tables any more. */
+static lierne_status prepare(lierne_program *p, void *stream) {
+    (void)stream;
+    p->device = p->device ? p->device : require(calloc(1, sizeof(tables)));
+    free_tables(p->device);
+    *(tables *)p->device = copy_tables(p);
+    return LIERNE_OK;
+}
+
+static void discard(lierne_program *p, void *stream) {
+    (void)stream;
+    if (p->device) {
+        free_tables(p->device);
+        free(p->device);
+        p->device = NULL;
+    }
+}
+
 typedef struct launched {
-    const lierne_program *program;
-    size_t number;
+    const tables *tables;
+    lierne_task_launch launch;
     lierne_task_call call;
 } launched;
 
 static void run_launch(void *data) {
     const launched *l = data;
-    test_task_memory.launch(l->program, l->number, &l->call, NULL);
+    test_task_run(&l->tables->now, &l->launch, &l->call);
 }
 
 static lierne_status launch(const lierne_program *program, size_t number,
                             const lierne_task_call *call, void *stream) {
-    const launched l = {program, number, *call};
+    const launched l = {program->device, program->launches.at[number], *call};
     test_device_stream_add(stream, run_launch, &l, sizeof l);
     return LIERNE_OK;
 }
 
 lierne_memory test_device_stream_memory(void) {
     lierne_memory memory = test_untouched_memory("device");
+    memory.prepare = prepare;
+    memory.renew = renew;
+    memory.discard = discard;
     memory.launch = launch;
     return memory;
 }

@@ -25,8 +25,27 @@ static lierne_status prepare(lierne_program *program, void *stream) {
     return LIERNE_OK;
 }
 
+static lierne_status stage(lierne_program *program) {
+    (void)program;
+    return LIERNE_OK;
+}
+
 static void discard(lierne_program *program, void *stream) {
     (void)program, (void)stream;
+}
+
+void test_task_run(const lierne_task_table *table, const lierne_task_launch *l,
+                   const lierne_task_call *call) {
+    atomic_fetch_add(&launches, 1);
+    for (int64_t number = l->tiles; number-- > 0;) {
+        lierne_tile tile;
+        for (int part = THREADS; part-- > 0;) {
+            lierne_tile_fill(&tile, table, call, l->first, l->end, number, part, THREADS);
+        }
+        for (int thread = THREADS; thread-- > 0;) {
+            lierne_tile_run(&tile, table, call, thread, THREADS, l->dtype);
+        }
+    }
 }
 
 /* The arguments of a launch, as a device has them: the addresses by value. */
@@ -39,18 +58,8 @@ typedef struct arguments {
 static lierne_status run_launch(void *data) {
     const arguments *a = data;
     const lierne_program *p = a->program;
-    const lierne_task_launch *l = &p->launches.at[a->number];
     const lierne_task_table table = {p->tasks.at, p->blocks.at, p->lists.at};
-    atomic_fetch_add(&launches, 1);
-    for (int64_t number = l->tiles; number-- > 0;) {
-        lierne_tile tile;
-        for (int part = THREADS; part-- > 0;) {
-            lierne_tile_fill(&tile, &table, &a->call, l->first, l->end, number, part, THREADS);
-        }
-        for (int thread = THREADS; thread-- > 0;) {
-            lierne_tile_run(&tile, &table, &a->call, thread, THREADS, l->dtype);
-        }
-    }
+    test_task_run(&table, &p->launches.at[a->number], &a->call);
     return LIERNE_OK;
 }
 
@@ -63,7 +72,8 @@ static lierne_status launch(const lierne_program *program, size_t number,
 #define PLAYED                                                                                     \
     .alloc = alloc, .free = release, .copy = lierne_host_copy,                                     \
     .copy_blocks = lierne_host_copy_blocks, .zero = lierne_host_zero,                              \
-    .reduce = lierne_host_reduce, .prepare = prepare, .discard = discard, .launch = launch
+    .reduce = lierne_host_reduce, .prepare = prepare, .stage = stage, .renew = prepare,            \
+    .discard = discard, .launch = launch
 const lierne_memory test_task_memory = {.name = "tasks", PLAYED};
 const lierne_memory test_device_memory = {.name = "device",
                                           PLAYED,

@@ -22,6 +22,9 @@ lierne_status test_epochs_create(lierne_epochs **epochs, lierne_context *context
 void test_epochs_destroy(lierne_epochs *epochs, lierne_context *context);
 lierne_status test_advance(void *stream, uint64_t *epoch);
 
+/* A launch of a program that has these tables. */
+void test_task_run(const lierne_task_table *table, const lierne_task_launch *launch,
+                   const lierne_task_call *call);
 /* Launches so far, of all executions. */
 size_t test_task_launches(void);
 

@@ -24,7 +24,8 @@ void ranks_run(int world, const lierne_context_spec *spec,
         return;
     }
     assert_ok(lierne_sim_create(&sim, world, spec));
-    test_transports *transports = test_transports_connect_asked(sim, world);
+    int members = spec && spec->members ? spec->nmembers : world;
+    test_transports *transports = test_transports_connect_asked(sim, members);
     test_streams *streams = test_streams_attach_asked(sim, world);
     rank_threads(sim, world, work, shared);
     assert_ok(lierne_sim_destroy(sim));

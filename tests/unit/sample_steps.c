@@ -254,7 +254,7 @@ static void move(trial *c, int tensor, int gradient) {
     int64_t n = fill(c, wanted, gradient ? from : to, tensor, gradient);
     lierne_status status =
         (gradient ? lierne_plan_adjoint_begin
-                  : lierne_plan_forward_begin)(&request, c->plans[tensor], out, in, NULL);
+                  : lierne_plan_forward_begin)(&request, c->plans[tensor], out, in, c->t->stream);
     status = status == LIERNE_OK ? lierne_request_end(request) : status;
     note(c, status == LIERNE_OK, "tensor %d: %s", tensor, lierne_last_error());
     note(c, memcmp(out, wanted, (size_t)n + 1) == 0, "tensor %d: %s: wrong bytes", tensor,

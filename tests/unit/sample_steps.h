@@ -11,6 +11,7 @@ typedef struct sample_steps {
     int steps;
     int nmembers; /* of a context with members: they are these; 0: all ranks of the world */
     int members[9];
+    void *stream;            /* of all calls */
     int64_t moved, rejected; /* steps that moved rows, that had an error */
     int64_t wrong;
     char what[256]; /* the first that is wrong */

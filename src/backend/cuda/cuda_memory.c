@@ -1,5 +1,8 @@
 /* Device memory. While planning, a program becomes one allocation on the device: tasks, blocks and
- * lists. In a call only addresses travel, as arguments of the launch.
+ * lists. In a call only addresses travel, as arguments of the launch. A program that changes has
+ * two copies in pinned memory as well, from which a stream takes the next one when it has passed
+ * the calls before: ordinary memory would make the host wait for that. Each copy is written again
+ * two changes later, and only where the stream has not got that far does the host wait.
  *
  * A launch of nothing but contiguous copies goes to the copy engine, which leaves the processors to
  * the program's kernels. Many short ones are one kernel instead: a copy costs the host a
@@ -7,12 +10,17 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/launch_tasks.h"
 
+#include <string.h>
+#include <time.h>
+
 #define MOST_COPIES 8 /* of a launch, for the copy engine */
 
 typedef struct device_program {
     char *memory;
     size_t capacity;
     lierne_task_table table;
+    cudaEvent_t taken[2]; /* of one that changes: a stream has passed what reads a copy */
+    int next;             /* of the copies */
 } device_program;
 
 lierne_status lierne_cuda_check(cudaError_t error, const char *call) {
@@ -169,25 +177,82 @@ static lierne_status upload_program(const lierne_program *p, const device_progra
     return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-static lierne_status prepare_program(lierne_program *p, void *stream) {
-    device_program *d = p->device;
+static void place_tables(const lierne_program *p, device_program *d) {
     size_t tasks = p->tasks.count * sizeof *p->tasks.at;
     size_t blocks = p->blocks.count * sizeof *p->blocks.at;
-    size_t lists = p->lists.count * sizeof *p->lists.at;
+    d->table = (lierne_task_table){(const lierne_task *)(const void *)d->memory,
+                                   (const lierne_task_block *)(const void *)(d->memory + tasks),
+                                   (const int64_t *)(const void *)(d->memory + tasks + blocks)};
+}
+
+static lierne_status create_events(device_program *d) {
+    for (int i = 0; i < 2 && !d->taken[i]; i++) {
+        LIERNE_TRY(lierne_cuda_check(cudaEventCreateWithFlags(&d->taken[i], cudaEventDisableTiming),
+                                     "cudaEventCreateWithFlags"));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status prepare_program(lierne_program *p, void *stream) {
+    device_program *d = p->device;
+    size_t bytes = lierne_program_bytes(p);
     if (!d) {
         LIERNE_TRY(lierne_alloc(&d, 1, sizeof *d));
         p->device = d;
     }
-    LIERNE_TRY(reserve_program(d, tasks + blocks + lists + 1, stream));
-    d->table = (lierne_task_table){(const lierne_task *)(const void *)d->memory,
-                                   (const lierne_task_block *)(const void *)(d->memory + tasks),
-                                   (const int64_t *)(const void *)(d->memory + tasks + blocks)};
+    LIERNE_TRY(reserve_program(d, (bytes > p->reserved ? bytes : p->reserved) + 1, stream));
+    LIERNE_TRY(p->reserved > 0 ? create_events(d) : LIERNE_OK);
+    place_tables(p, d);
     return upload_program(p, d, stream);
+}
+
+static void copy_bytes(char *to, const void *from, size_t bytes) {
+    if (bytes > 0) {
+        memcpy(to, from, bytes);
+    }
+}
+
+/* Also while some thread captures a graph. */
+static lierne_status wait_until_taken(cudaEvent_t taken) {
+    const struct timespec nap = {.tv_nsec = 20000};
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaError_t error = cudaEventQuery(taken);
+    while (error == cudaErrorNotReady) {
+        nanosleep(&nap, NULL);
+        error = cudaEventQuery(taken);
+    }
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return lierne_cuda_check(error, "cudaEventQuery");
+}
+
+static lierne_status stage_program(lierne_program *p) {
+    device_program *d = p->device;
+    char *copy = p->copies[d->next];
+    size_t tasks = p->tasks.count * sizeof *p->tasks.at;
+    size_t blocks = p->blocks.count * sizeof *p->blocks.at;
+    LIERNE_TRY(wait_until_taken(d->taken[d->next]));
+    copy_bytes(copy, p->tasks.at, tasks);
+    copy_bytes(copy + tasks, p->blocks.at, blocks);
+    copy_bytes(copy + tasks + blocks, p->lists.at, p->lists.count * sizeof *p->lists.at);
+    place_tables(p, d);
+    return LIERNE_OK;
+}
+
+static lierne_status renew_program(lierne_program *p, void *stream) {
+    device_program *d = p->device;
+    int copy = d->next;
+    d->next = !copy;
+    LIERNE_TRY(upload(d->memory, p->copies[copy], lierne_program_bytes(p), stream));
+    return lierne_cuda_check(cudaEventRecord(d->taken[copy], stream), "cudaEventRecord");
 }
 
 static void discard(lierne_program *p, void *stream) {
     device_program *d = p->device;
     if (d) {
+        for (int i = 0; i < 2 && d->taken[i]; i++) {
+            cudaEventDestroy(d->taken[i]);
+        }
         free_ordered(d->memory, stream);
         lierne_mem_free(d);
     }
@@ -237,6 +302,8 @@ const lierne_memory lierne_cuda_memory = {
     .free_host = release_host,
     .check = check_buffer,
     .prepare = prepare_program,
+    .stage = stage_program,
+    .renew = renew_program,
     .discard = discard,
     .launch = launch,
 };

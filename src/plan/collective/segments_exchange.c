@@ -1,13 +1,10 @@
 /* Gathering descriptions of segments.
  *
  * A block has a fixed size, so that one all-gather is enough. What is wrong on one rank is a block,
- * too, in place of the description: then every rank sees the same fault and nobody waits. In
- * contexts whose plans move device memory, control messages carry the blocks, which are on the
- * host. */
+ * too, in place of the description: then every rank sees the same fault and nobody waits. */
 #include "lierne/segments.h"
 
-#include "lierne/collective.h"
-#include "plan/plan.h"
+#include "plan/host_gather.h"
 #include "runtime/context/context.h"
 
 #include <stdio.h>
@@ -39,13 +36,9 @@ typedef enum fault_field {
 struct lierne_segments_exchange {
     lierne_dependent dependent;
     lierne_context *context;
-    lierne_plan *plan; /* or NULL: control messages */
+    lierne_host_gather gather;
     int64_t max_segments;
     int64_t max_runs;
-    size_t words; /* of a block */
-    size_t nranks;
-    int64_t *own;
-    int64_t *blocks;
     int64_t *cu;
     int64_t *padded;
     int64_t *lead;
@@ -80,20 +73,20 @@ static lierne_status take_spec(lierne_segments_exchange_spec *spec,
 }
 
 static lierne_status alloc_arrays(lierne_segments_exchange *x) {
-    size_t segments = x->nranks * (size_t)x->max_segments, runs = x->nranks * (size_t)x->max_runs;
-    LIERNE_TRY(lierne_alloc(&x->own, x->words, sizeof *x->own));
-    LIERNE_TRY(lierne_alloc(&x->blocks, x->words * x->nranks, sizeof *x->blocks));
+    size_t nranks = (size_t)x->context->members.count,
+           words = HEAD + SEGMENT * (size_t)x->max_segments + RUN * (size_t)x->max_runs;
+    size_t segments = nranks * (size_t)x->max_segments, runs = nranks * (size_t)x->max_runs;
+    LIERNE_TRY(lierne_host_gather_open(&x->gather, x->context, words));
     LIERNE_TRY(lierne_alloc(&x->cu, segments + 1, sizeof *x->cu));
     LIERNE_TRY(lierne_alloc(&x->padded, segments + 1, sizeof *x->padded));
     LIERNE_TRY(lierne_alloc(&x->lead, segments + 1, sizeof *x->lead));
     LIERNE_TRY(lierne_alloc(&x->owner, segments + 1, sizeof *x->owner));
     LIERNE_TRY(lierne_alloc(&x->runs, runs + 1, sizeof *x->runs));
-    return lierne_alloc(&x->first, x->nranks + 1, sizeof *x->first);
+    return lierne_alloc(&x->first, nranks + 1, sizeof *x->first);
 }
 
-static void free_exchange(lierne_segments_exchange *x) {
-    lierne_context_free_message_memory(x->context, x->own);
-    lierne_mem_free(x->blocks);
+static lierne_status free_exchange(lierne_segments_exchange *x) {
+    lierne_status status = lierne_host_gather_close(&x->gather);
     lierne_mem_free(x->cu);
     lierne_mem_free(x->padded);
     lierne_mem_free(x->lead);
@@ -101,6 +94,7 @@ static void free_exchange(lierne_segments_exchange *x) {
     lierne_mem_free(x->runs);
     lierne_mem_free(x->first);
     lierne_mem_free(x);
+    return status;
 }
 
 static lierne_status prepare(lierne_segments_exchange **out, lierne_context *context,
@@ -113,19 +107,7 @@ static lierne_status prepare(lierne_segments_exchange **out, lierne_context *con
     x->context = context;
     x->max_segments = spec.max_segments;
     x->max_runs = spec.max_runs;
-    x->nranks = (size_t)context->members.count;
-    x->words = HEAD + SEGMENT * (size_t)spec.max_segments + RUN * (size_t)spec.max_runs;
     return alloc_arrays(x);
-}
-
-static lierne_status create_plan(lierne_segments_exchange *x) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec,
-                                         .count = (int64_t)x->words,
-                                         .dtype = LIERNE_DTYPE_I64};
-    if (x->context->stream_driver || x->context->memory != &lierne_host_memory) {
-        return LIERNE_OK;
-    }
-    return lierne_plan_create_all_gather(&x->plan, x->context, &spec);
 }
 
 /* Gathering is blocking. */
@@ -137,9 +119,7 @@ static bool is_busy(const lierne_dependent *dependent) {
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
     lierne_segments_exchange *x = (lierne_segments_exchange *)dependent;
     x->context->nplans -= lierne_context_remove_dependent(x->context, dependent);
-    lierne_status status = lierne_plan_destroy(x->plan);
-    free_exchange(x);
-    return status;
+    return free_exchange(x);
 }
 
 lierne_status lierne_segments_exchange_create(lierne_segments_exchange **out,
@@ -158,16 +138,13 @@ lierne_status lierne_segments_exchange_create(lierne_segments_exchange **out,
     fields[1].value = x ? x->max_runs : 0;
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK) {
-        status = create_plan(x);
+        status = lierne_host_gather_plan(&x->gather, NULL);
     }
     if (status != LIERNE_OK) {
         if (x) {
-            free_exchange(x);
+            (void)free_exchange(x);
         }
         return status;
-    }
-    if (x->plan) {
-        lierne_plan_own(x->plan);
     }
     x->dependent = (lierne_dependent){.busy = is_busy, .destroy = destroy_dependent};
     lierne_context_add_dependent(context, &x->dependent);
@@ -246,7 +223,7 @@ static bool put_run(int64_t *head, int64_t *words, const lierne_own_segments *ow
 /* Writes the block, or what is wrong with it. */
 static void put_block(const lierne_segments_exchange *x, const lierne_own_segments *given) {
     lierne_own_segments own;
-    int64_t *head = x->own;
+    int64_t *head = x->gather.own;
     if (lierne_spec_take(&own, sizeof own, given, "own") != LIERNE_OK) {
         (void)fault(head, LIERNE_ERR_INVALID, OWN, 0, 0);
         return;
@@ -269,27 +246,7 @@ static void put_block(const lierne_segments_exchange *x, const lierne_own_segmen
 /* ---- all blocks ---- */
 
 static const int64_t *block_of(const lierne_segments_exchange *x, size_t i) {
-    return x->blocks + i * x->words;
-}
-
-static lierne_status exchange_messages(lierne_segments_exchange *x) {
-    lierne_control_message *messages;
-    lierne_control_messages received = {0};
-    LIERNE_TRY(lierne_alloc(&messages, x->nranks, sizeof *messages));
-    for (size_t i = 0; i < x->nranks; i++) {
-        messages[i] =
-            (lierne_control_message){.peer = lierne_members_rank(&x->context->members, (int)i),
-                                     .count = x->words,
-                                     .words = x->own};
-    }
-    lierne_status status =
-        lierne_context_sparse_exchange(x->context, messages, x->nranks, &received);
-    for (size_t i = 0; i < received.count && status == LIERNE_OK; i++) {
-        memcpy(x->blocks + i * x->words, received.at[i].words, x->words * sizeof *x->blocks);
-    }
-    lierne_control_messages_destroy(&received);
-    lierne_mem_free(messages);
-    return status;
+    return x->gather.blocks + i * x->gather.words;
 }
 
 /* The name of a field at fault, and the bounds of its values; most below least: none. */
@@ -349,10 +306,10 @@ static lierne_status report_fault(const lierne_segments_exchange *x, size_t i) {
 
 static lierne_status check_blocks(const lierne_segments_exchange *x) {
     int64_t rows = 0, images = 0;
-    for (size_t i = 0; i < x->nranks; i++) {
+    for (size_t i = 0; i < x->gather.nranks; i++) {
         LIERNE_TRY(block_of(x, i)[STATUS] == LIERNE_OK ? LIERNE_OK : report_fault(x, i));
     }
-    for (size_t i = 0; i < x->nranks; i++) {
+    for (size_t i = 0; i < x->gather.nranks; i++) {
         const int64_t *head = block_of(x, i);
         bool fits = lierne_add_i64(images, head[NIMAGES], &images);
         for (int64_t k = 0; k < head[NSEGMENTS]; k++) {
@@ -386,7 +343,7 @@ static lierne_gathered_segments take_blocks(lierne_segments_exchange *x) {
                                     .owner = x->owner,
                                     .runs = x->runs,
                                     .first_segment = x->first};
-    for (size_t i = 0; i < x->nranks; i++) {
+    for (size_t i = 0; i < x->gather.nranks; i++) {
         const int64_t *head = block_of(x, i), *runs = head + HEAD + SEGMENT * head[NSEGMENTS];
         x->first[i] = all.nsegments;
         for (int64_t k = 0; k < head[NRUNS]; k++) {
@@ -400,7 +357,7 @@ static lierne_gathered_segments take_blocks(lierne_segments_exchange *x) {
         }
         all.nimages += head[NIMAGES];
     }
-    x->first[x->nranks] = all.nsegments;
+    x->first[x->gather.nranks] = all.nsegments;
     return all;
 }
 
@@ -415,10 +372,9 @@ lierne_status lierne_segments_gather(lierne_gathered_segments *out, lierne_segme
     if (lierne_spec_read_size(&given, out, sizeof all, "all") == LIERNE_OK) {
         put_block(x, own);
     } else {
-        (void)fault(x->own, LIERNE_ERR_INVALID, ALL, 0, (int64_t)given);
+        (void)fault(x->gather.own, LIERNE_ERR_INVALID, ALL, 0, (int64_t)given);
     }
-    LIERNE_TRY(x->plan ? lierne_plan_forward(x->plan, x->blocks, x->own, NULL)
-                       : exchange_messages(x));
+    LIERNE_TRY(lierne_host_gather_run(&x->gather));
     LIERNE_TRY(check_blocks(x));
     all = take_blocks(x);
     return lierne_spec_give(out, &all, sizeof all, "all");

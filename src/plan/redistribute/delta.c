@@ -193,7 +193,7 @@ static lierne_status exchange(lierne_delta *d) {
     }
     d->engines[0].stamp[LIERNE_STAMP_UPDATE] = d->version;
     d->engines[0].stamp[LIERNE_STAMP_HASH] = d->version;
-    lierne_plan_vary(d->plans[LIERNE_DELTA_PAYLOAD]);
+    LIERNE_TRY(lierne_plan_vary(d->plans[LIERNE_DELTA_PAYLOAD], true));
     return lierne_plan_forward(d->plans[LIERNE_DELTA_PAYLOAD], d->recvs.bytes, d->sends.bytes,
                                NULL);
 }

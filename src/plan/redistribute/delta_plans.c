@@ -66,12 +66,22 @@ static void close_half(lierne_delta_half *h) {
     lierne_mem_free(h->bytes);
 }
 
+/* The host computes codes, and messages say from which ones they come. */
+static lierne_status check_context(const lierne_context *context) {
+    return lierne_execution_stamps(context)
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "rank %d: the context has memory of a device, streams or a transport "
+                             "without match ids",
+                             context->rank);
+}
+
 /* Codes compare elements of at most 8 bytes. */
 lierne_status lierne_delta_open(lierne_delta *d) {
     const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
     const lierne_stage *stage = route->stages.count > 0 ? &route->stages.at[0] : NULL;
     size_t size = lierne_dtype_size(d->of->parts.dtype);
-    LIERNE_TRY(lierne_execution_can_vary(d->context));
+    LIERNE_TRY(check_context(d->context));
     LIERNE_TRY(check_route(d->of, route));
     d->element = size < 8 ? size : 8;
     d->per = size / d->element;

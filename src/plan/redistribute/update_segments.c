@@ -98,7 +98,7 @@ static lierne_status prepare_update(lierne_plan *plan, const lierne_segments_upd
                            "the plan's segments never change: it is no redistribution or packed "
                            "bridge that was planned with max_segments");
     }
-    LIERNE_TRY(lierne_plan_check_idle(plan));
+    LIERNE_TRY(lierne_plan_check_changeable(plan));
     return take_update(v, update);
 }
 
@@ -132,6 +132,5 @@ lierne_status lierne_plan_update_segments(lierne_plan *plan, const lierne_segmen
     lierne_varying_fill(
         v, (lierne_plan_side *const[]){lierne_plan_side_of(plan, LIERNE_DIRECTION_FORWARD),
                                        lierne_plan_side_of(plan, LIERNE_DIRECTION_ADJOINT)});
-    lierne_plan_vary(plan);
-    return LIERNE_OK;
+    return lierne_plan_vary(plan, lierne_plan_context(plan)->check);
 }

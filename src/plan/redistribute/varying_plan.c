@@ -13,15 +13,14 @@ static bool has_counts(const lierne_layout *layout, int axis) {
     return found;
 }
 
-static lierne_status check_spec(const lierne_varying_plan *v, const lierne_varying_spec *spec,
-                                const lierne_context *context) {
+static lierne_status check_spec(const lierne_varying_plan *v, const lierne_varying_spec *spec) {
     if (v->axis < 0 || has_counts(spec->layouts[0], v->axis) ||
         has_counts(spec->layouts[1], v->axis)) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "max_segments is above 0: neither counts nor rows may divide the packed "
                            "axis");
     }
-    return spec->fixed ? LIERNE_OK : lierne_execution_can_vary(context);
+    return LIERNE_OK;
 }
 
 static lierne_status check_most(const char *name, int64_t n, const char *bound, int64_t most) {
@@ -266,7 +265,7 @@ lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_
     v->rules = spec->rules;
     v->partials[0] = spec->layouts[0]->partials;
     v->partials[1] = spec->layouts[1]->partials;
-    LIERNE_TRY(check_spec(v, spec, context));
+    LIERNE_TRY(check_spec(v, spec));
     LIERNE_TRY(create_states(v, spec));
     LIERNE_TRY(limit_peers(v, parts, spec->max_peers));
     LIERNE_TRY(lierne_varying_tables_create(v, parts, &planner));
@@ -274,6 +273,7 @@ lierne_status lierne_varying_plan_create(lierne_varying_plan **out, lierne_plan_
     for (int d = 0; d < 2; d++) {
         join_ring(v, &v->ways[d].engine);
         v->ways[d].engine.owner = v;
+        v->ways[d].engine.most_tasks = lierne_varying_most_tasks(v, d);
         parts->side[d].varying = v->fixed ? NULL : &v->ways[d].engine;
         parts->side[d].find_owned = v->fixed ? NULL : find_owned;
     }

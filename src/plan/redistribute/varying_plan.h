@@ -161,6 +161,8 @@ lierne_varying_plan *lierne_varying_plan_of(lierne_plan *plan);
 lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_parts *parts,
                                            lierne_planner *planner);
 void lierne_varying_tables_destroy(lierne_varying_plan *v);
+/* The most copies and sums of a direction, with those that pack and unpack its messages. */
+size_t lierne_varying_most_tasks(const lierne_varying_plan *v, int d);
 /* Of what another rank sends: the rest is borrowed. */
 void lierne_varying_neighbour_destroy(lierne_varying_plan *n);
 

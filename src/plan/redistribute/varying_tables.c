@@ -401,6 +401,17 @@ lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_p
     return LIERNE_OK;
 }
 
+size_t lierne_varying_most_tasks(const lierne_varying_plan *v, int d) {
+    const lierne_varying_way *way = &v->ways[d];
+    const lierne_varying_side *from = &v->sides[d != LIERNE_DIRECTION_FORWARD],
+                              *to = &v->sides[d == LIERNE_DIRECTION_FORWARD];
+    size_t passing = way->relay ? way->relay->passing.count : 0;
+    size_t packed = from->most_pieces * way->halves[0].most,
+           unpacked = to->most_pieces * way->halves[1].most;
+    /* A piece that arrives is unpacked, and is a copy or a term of a sum. */
+    return packed + 3 * unpacked + to->zeros.capacity * to->columns.count + 2 * passing;
+}
+
 static void destroy_half(lierne_varying_half *h) {
     lierne_mem_free(h->first);
     lierne_mem_free(h->message);

@@ -148,6 +148,15 @@ static void add_field(lierne_sample_step *step, const char *name, int64_t value)
     snprintf(f->name, sizeof f->name, "%s", name);
 }
 
+/* A rank that made a call before the update and one that makes it after would move other rows. */
+static int64_t count_calls(const lierne_samples *s, lierne_direction direction) {
+    int64_t calls = 0;
+    for (int i = 0; i < s->ntensors; i++) {
+        calls += lierne_plan_calls(s->plans[i], direction);
+    }
+    return calls;
+}
+
 static void add_fields(lierne_sample_step *step, const lierne_samples *s) {
     static const char *const names[2][8] = {
         {"balance->mode", "balance->cost", "balance->tolerance", "balance->max_items",
@@ -156,8 +165,10 @@ static void add_fields(lierne_sample_step *step, const lierne_samples *s) {
          "destination->max_items", "destination->max_rows", "destination->min_items",
          "destination->equal_items", "destination->nodes"}};
     add_field(step, "lierne_samples_update", 0);
-    add_field(step, "samples", lierne_plan_get_number(s->gather));
+    add_field(step, "samples", lierne_plan_get_number(s->plans[0]));
     add_field(step, "destination is NULL", step->returns_home);
+    add_field(step, "calls of forward", count_calls(s, LIERNE_DIRECTION_FORWARD));
+    add_field(step, "calls of adjoint", count_calls(s, LIERNE_DIRECTION_ADJOINT));
     for (int k = 0; k < 2; k++) {
         const lierne_balance_spec *b = &step->balance[k];
         const int64_t values[] = {(int64_t)b->mode, b->cost,      b->tolerance,       b->max_items,
@@ -187,7 +198,7 @@ lierne_status lierne_sample_step_take(lierne_sample_step *step, const lierne_sam
 void lierne_sample_block_write(const lierne_samples *s, const lierne_sample_step *step,
                                lierne_status status) {
     const lierne_items *items = &step->items;
-    lierne_sample_block b = lierne_sample_block_at(s, s->own);
+    lierne_sample_block b = lierne_sample_block_at(s, s->gather.own);
     int64_t n = status == LIERNE_OK ? items->nitems : 0, segment = 0;
     b.head[LIERNE_SAMPLE_STATUS] = status;
     b.head[LIERNE_SAMPLE_ITEMS] = n;
@@ -214,7 +225,8 @@ void lierne_sample_block_write(const lierne_samples *s, const lierne_sample_step
 void lierne_sample_blocks_read(lierne_samples *s, lierne_sample_routing *r) {
     int64_t at = 0;
     for (int p = 0; p < s->nranks; p++) {
-        lierne_sample_block b = lierne_sample_block_at(s, s->blocks + p * s->words);
+        lierne_sample_block b =
+            lierne_sample_block_at(s, s->gather.blocks + p * (int64_t)s->gather.words);
         int64_t n = s->counts[p] = b.head[LIERNE_SAMPLE_ITEMS], segment = 0;
         memcpy(s->cost + at * s->spec.ncosts, b.cost,
                (size_t)(n * s->spec.ncosts) * sizeof *b.cost);

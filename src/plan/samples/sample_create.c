@@ -4,7 +4,6 @@
  * and return are redistributions that take new segments in every step, and moving, its adjoint and
  * what finds ranks that disagree are theirs. */
 #include "layout/layout.h"
-#include "lierne/collective.h"
 #include "lierne/redistribute.h"
 #include "plan/fields.h"
 #include "plan/samples/sample_routing.h"
@@ -71,17 +70,17 @@ static lierne_status find_sizes(lierne_samples *s) {
     s->max_segments = local * s->nranks;
     most = most > s->max_segments ? most : s->max_segments;
     bool fits = most <= MOST / s->nranks;
-    s->words = lierne_sample_block_words(spec);
+    int64_t words = lierne_sample_block_words(spec);
     for (int i = 0; fits && i < spec->ntensors; i++) {
         const lierne_samples_tensor *t = &spec->tensors[i];
         fits = most * s->nranks <= MOST / 16 / t->width;
     }
-    return fits && s->words <= MOST / 8 / s->nranks
+    return fits && words <= MOST / 8 / s->nranks
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
                              "rank %d: %d ranks of %lld rows, and blocks of %lld words, have more "
                              "than 2^60 bytes",
-                             s->context->rank, s->nranks, (long long)most, (long long)s->words);
+                             s->context->rank, s->nranks, (long long)most, (long long)words);
 }
 
 static lierne_status reserve_routing(const lierne_samples *s, lierne_sample_routing *r) {
@@ -110,9 +109,9 @@ static size_t balance_bytes(const lierne_samples *s) {
 }
 
 static lierne_status reserve(lierne_samples *s) {
-    size_t n = (size_t)s->max_items, words = (size_t)s->words;
-    LIERNE_TRY(lierne_alloc(&s->own, words, sizeof *s->own));
-    LIERNE_TRY(lierne_alloc(&s->blocks, words * (size_t)s->nranks, sizeof *s->blocks));
+    size_t n = (size_t)s->max_items;
+    LIERNE_TRY(lierne_host_gather_open(&s->gather, s->context,
+                                       (size_t)lierne_sample_block_words(&s->spec)));
     LIERNE_TRY(lierne_alloc(&s->cost, n * (size_t)s->spec.ncosts, sizeof *s->cost));
     LIERNE_TRY(lierne_alloc(&s->rows, n, sizeof *s->rows));
     LIERNE_TRY(lierne_alloc(&s->counts, (size_t)s->nranks, sizeof *s->counts));
@@ -172,7 +171,6 @@ static lierne_status prepare(lierne_samples **out, lierne_context *context,
                              const lierne_samples_spec *given) {
     lierne_samples *s;
     lierne_samples_spec spec;
-    LIERNE_TRY(lierne_execution_can_vary(context));
     LIERNE_TRY(take_spec(&spec, context->rank, given));
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     s = *out;
@@ -182,14 +180,6 @@ static lierne_status prepare(lierne_samples **out, lierne_context *context,
     LIERNE_TRY(find_sizes(s));
     LIERNE_TRY(reserve(s));
     return create_layouts(s);
-}
-
-static lierne_status create_gather(lierne_samples *s) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec,
-                                         .count = s->words,
-                                         .name = s->spec.name,
-                                         .dtype = LIERNE_DTYPE_BITS64};
-    return lierne_plan_create_all_gather(&s->gather, s->context, &spec);
 }
 
 static lierne_status create_plan(lierne_samples *s, int i) {
@@ -212,12 +202,12 @@ static lierne_status create_plan(lierne_samples *s, int i) {
  * ranks agree after each plan. A plan that is held cannot be destroyed or updated by the caller. */
 static lierne_status create_plans(lierne_samples *s) {
     for (int i = -1; i < s->spec.ntensors; i++) {
-        lierne_status status = i < 0 ? create_gather(s) : create_plan(s, i);
+        lierne_status status =
+            i < 0 ? lierne_host_gather_plan(&s->gather, s->spec.name) : create_plan(s, i);
         const lierne_field field = {.name = "lierne_samples_create"};
-        lierne_plan *plan = i < 0 ? s->gather : s->plans[i];
-        if (plan) {
-            lierne_plan_own(plan);
-            lierne_plan_hold(plan, i >= 0);
+        if (i >= 0 && s->plans[i]) {
+            lierne_plan_own(s->plans[i]);
+            lierne_plan_hold(s->plans[i], 1);
             s->ntensors = i + 1;
         }
         LIERNE_TRY(lierne_context_agree_all(s->context, status, &field, 1, NULL));
@@ -263,13 +253,11 @@ static void drop_samples(lierne_samples *s) {
         lierne_plan_hold(s->plans[i], -1);
         (void)lierne_plan_destroy(s->plans[i]);
     }
-    (void)lierne_plan_destroy(s->gather);
+    (void)lierne_host_gather_close(&s->gather);
     drop_layouts(s);
     drop_routing(&s->routings[0]);
     drop_routing(&s->routings[1]);
     lierne_balance_clear(&s->memory);
-    lierne_mem_free(s->own);
-    lierne_mem_free(s->blocks);
     lierne_mem_free(s->cost);
     lierne_mem_free(s->rows);
     lierne_mem_free(s->counts);

@@ -2,7 +2,7 @@
 #ifndef LIERNE_SAMPLE_ROUTING_H
 #define LIERNE_SAMPLE_ROUTING_H
 
-#include "plan/plan.h"
+#include "plan/host_gather.h"
 #include "plan/samples/assignment.h"
 #include "runtime/context/context.h"
 
@@ -44,9 +44,7 @@ struct lierne_samples {
     lierne_samples_spec spec; /* without tensors */
     int nranks;
     int64_t max_items, max_segments; /* of all ranks */
-    int64_t words;                   /* of a block */
-    int64_t *own, *blocks;           /* what the all-gather reads and writes */
-    lierne_plan *gather;
+    lierne_host_gather gather;       /* of blocks */
     int ntensors;
     lierne_samples_way ways[LIERNE_MAX_SAMPLES_TENSORS];
     lierne_layout *layouts[LIERNE_MAX_SAMPLES_TENSORS]; /* while the plans are made */

@@ -34,10 +34,11 @@ static lierne_status agree(const lierne_samples *s, const kept_error *kept,
 
 /* Whether some rank failed, or has other settings than rank 0: the same on every rank. */
 static bool disagree(const lierne_samples *s) {
-    int64_t settings = lierne_sample_block_at(s, s->blocks).head[LIERNE_SAMPLE_SETTINGS];
+    int64_t settings = lierne_sample_block_at(s, s->gather.blocks).head[LIERNE_SAMPLE_SETTINGS];
     bool other = false;
     for (int p = 0; p < s->nranks; p++) {
-        const int64_t *head = lierne_sample_block_at(s, s->blocks + p * s->words).head;
+        const int64_t *head =
+            lierne_sample_block_at(s, s->gather.blocks + p * (int64_t)s->gather.words).head;
         other |=
             head[LIERNE_SAMPLE_STATUS] != LIERNE_OK || head[LIERNE_SAMPLE_SETTINGS] != settings;
     }
@@ -156,6 +157,7 @@ static lierne_status update_plan(lierne_samples *s, const lierne_sample_routing 
     lierne_plan_hold(s->plans[i], -1);
     lierne_status status = lierne_plan_update_segments(s->plans[i], &update);
     lierne_plan_hold(s->plans[i], 1);
+    lierne_plan_set_compared(s->plans[i]);
     return status;
 }
 
@@ -173,7 +175,7 @@ lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items 
     }
     keep_error(&kept, status);
     lierne_sample_block_write(samples, &step, status);
-    LIERNE_TRY(lierne_plan_forward(samples->gather, samples->blocks, samples->own, NULL));
+    LIERNE_TRY(lierne_host_gather_run(&samples->gather));
     if (disagree(samples)) {
         return agree(samples, &kept, step.fields, step.nfields);
     }

@@ -199,12 +199,16 @@ bool lierne_context_connects(const lierne_context *context) {
     return connects;
 }
 
-lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer) {
+lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer,
+                                          bool resizes) {
     int index = lierne_members_index(&context->members, peer);
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *c = &context->carriers[i];
         if (c->transport->exposes && context->memory->alloc_host) {
             continue; /* the host would copy what it cannot read */
+        }
+        if (resizes && c->transport->connects && !c->transport->resize) {
+            continue;
         }
         if (c->transport->reaches(c->self, index)) {
             *carrier = i;
@@ -214,6 +218,7 @@ lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *co
     char names[80];
     lierne_context_list_transports(names, sizeof names, context);
     return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                       "rank %d: none of the transports of the context (%s) reaches rank %d",
-                       context->rank, names, peer);
+                       "rank %d: none of the transports of the context (%s) reaches rank %d%s",
+                       context->rank, names, peer,
+                       resizes ? " and can change the length of messages" : "");
 }

@@ -280,8 +280,10 @@ static inline void *lierne_context_state(const lierne_context *context, int carr
     return domain && domain->states[carrier] ? domain->states[carrier]
                                              : context->carriers[carrier].self;
 }
-/* The first transport that reaches a peer, as an index of carriers. Errors: UNSUPPORTED (none). */
-lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer);
+/* The first transport that reaches a peer, as an index of carriers. resizes: messages change their
+ * length between calls. Errors: UNSUPPORTED (none). */
+lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer,
+                                          bool resizes);
 
 /* Frees what a context points to. lierne_context_drop also frees the context. */
 void lierne_context_clear(lierne_context *context);

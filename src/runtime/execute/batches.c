@@ -26,7 +26,7 @@ lierne_status lierne_execution_choose_transports(lierne_execution *e) {
     }
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
-        LIERNE_TRY(lierne_context_find_carrier(&m->batch, e->context, m->peer));
+        LIERNE_TRY(lierne_context_find_carrier(&m->batch, e->context, m->peer, e->varying));
         m->index = lierne_context_index(e->context, m->peer);
         m->on_host = needs_host(e, &e->context->carriers[m->batch]);
         m->slot = e->batches[m->batch].messages.count;

@@ -59,10 +59,12 @@ int64_t lierne_execution_window_bytes(const lierne_execution *execution);
  * NO_MEMORY, TRANSPORT; the execution must not run then. */
 lierne_status lierne_execution_resize(lierne_execution *e);
 /* The same for one that varies, after its blocks, their number and the stamp changed: the ranks do
- * not meet, and nothing is allocated. can_vary: UNSUPPORTED in a context of which some memory,
- * stream or transport cannot do so. */
-void lierne_execution_vary(lierne_execution *e);
-lierne_status lierne_execution_can_vary(const lierne_context *context);
+ * not meet. Of a memory kind that records work it allocates where there is more work than ever
+ * before, and only then waits for streams, and may fail. */
+lierne_status lierne_execution_vary(lierne_execution *e);
+/* Whether messages of such an execution say from which description they come; else the plan has to
+ * compare that. The same on all ranks. */
+bool lierne_execution_stamps(const lierne_context *context);
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received);
 
 /* Moves what n executions have allocated into the heap of the context, which all ranks grow as far

@@ -147,6 +147,8 @@ typedef struct lierne_recorded {
         size_t first;
         size_t count;
     } * launches;
+    lierne_operand *from;  /* space for the sources of a sum */
+    bool changed;          /* since a call sent it to the device */
     char *window;          /* some place in a window, from which others are counted; or NULL */
     lierne_task_call call; /* the running one */
 } lierne_recorded;
@@ -240,6 +242,7 @@ struct lierne_execution {
     lierne_execution_memory host;   /* staging slots of messages that are staged there */
     lierne_shared_output *output;   /* or NULL: the caller's */
     const lierne_varying *varying;  /* or NULL */
+    bool stamps;                    /* where it varies: its messages begin with stamps */
     lierne_frame *frames;           /* of each message, where it varies */
     lierne_contribution *contributions;
     lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
@@ -348,6 +351,7 @@ lierne_status lierne_execution_check_senders(const lierne_execution *e);
  * made, reserves its memory and frames, and deals slots. */
 lierne_status lierne_varying_add_ring(lierne_execution *e, bool sends);
 lierne_status lierne_varying_reserve(lierne_execution *e);
+void lierne_varying_deal(lierne_execution *e);
 /* Before a message is posted, and when one arrived. Errors: MISMATCH. */
 void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_message *m);
 lierne_status lierne_varying_deliver(const lierne_execution *e, size_t message);
@@ -380,8 +384,11 @@ void lierne_execution_record_missing(const lierne_execution *e);
 /* The stage that it is in, for messages: the last one also while sends linger after it. */
 size_t lierne_execution_stage(const lierne_execution *e);
 
-/* Records the work of all phases; again after the blocks of the routes changed. */
+/* Records the work of all phases; again after the blocks of the routes changed. record_again: of
+ * an execution that varies, without waiting for calls that streams have not passed, unless there is
+ * more work than ever before. */
 lierne_status lierne_execution_record(lierne_execution *e);
+lierne_status lierne_execution_record_again(lierne_execution *e);
 void lierne_execution_destroy_recorded(lierne_execution *e);
 /* Sets the addresses of the running call. */
 void lierne_execution_set_recorded(lierne_execution *e);

@@ -243,7 +243,7 @@ static lierne_status reserve_execution(lierne_execution *e, lierne_spare *spare)
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
     if (e->varying) {
-        lierne_execution_vary(e);
+        lierne_varying_deal(e);
     } else {
         LIERNE_TRY(lierne_fused_sums_create(e));
         LIERNE_TRY(lierne_short_call_create(e));
@@ -379,6 +379,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->name = name;
     e->is_only = each == 1;
     e->varying = varying;
+    e->stamps = varying && lierne_execution_stamps(context);
     lierne_spare none = {0};
     lierne_status status = prepare_execution(e, routes, n, spare ? spare : &none);
     if (status != LIERNE_OK) {

@@ -7,6 +7,9 @@
  * counted from one place in one of them, because a call has few numbers, and peers are many. */
 #include "runtime/execute/execution.h"
 
+/* Of what varies, tasks that are reserved at first: the most that there may be are seldom there. */
+#define FIRST_TASKS 1024
+
 /* The buffers of a subroute, as a task counts them. */
 static int base_of(const lierne_execution *e, const lierne_subroute *s, lierne_buffer buffer) {
     return LIERNE_BUFFER_COUNT * (int)(s - e->subroutes) + (int)buffer;
@@ -153,9 +156,10 @@ static size_t place_of(const lierne_execution *e, size_t phase, lierne_recorded_
     return (phase + (reduction ? e->phases.count : 0)) * LIERNE_RECORDED_STEPS + step;
 }
 
+/* What varies has no rows, which lierne_plan_reduce asks for. */
 static lierne_status record_all(lierne_execution *e, lierne_operand *from) {
     lierne_recorded *r = e->stream.recorded;
-    for (int reduction = 0; reduction < 2; reduction++) {
+    for (int reduction = 0; reduction < (e->varying ? 1 : 2); reduction++) {
         for (size_t i = 0; i < e->phases.count; i++) {
             for (int step = 0; step < LIERNE_RECORDED_STEPS; step++) {
                 LIERNE_TRY(lierne_program_open(&r->program));
@@ -175,7 +179,7 @@ static lierne_status record_all(lierne_execution *e, lierne_operand *from) {
 
 /* Sources of the longest sum, with the target where it accumulates. */
 static size_t most_sources(const lierne_execution *e) {
-    size_t most = 0;
+    size_t most = e->varying ? e->varying->most_sources : 0;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_route *route = e->subroutes[p].route;
         for (size_t i = 0; i < route->stages.count; i++) {
@@ -191,33 +195,89 @@ static size_t most_sources(const lierne_execution *e) {
     return most + 1;
 }
 
+static void free_copies(lierne_execution *e) {
+    lierne_program *p = &e->stream.recorded->program;
+    for (int i = 0; i < 2; i++) {
+        if (p->copies[i]) {
+            lierne_context_free_kept(e->context, p->copies[i], true, true);
+            p->copies[i] = NULL;
+        }
+    }
+}
+
+/* Space for so many copies, whose last table no call reads any more. */
+static lierne_status reserve_program(lierne_execution *e, size_t copies) {
+    lierne_program *p = &e->stream.recorded->program;
+    void *memory;
+    free_copies(e);
+    LIERNE_TRY(lierne_program_reserve(p, copies));
+    for (int i = 0; i < 2 && e->context->memory->alloc_host; i++) {
+        LIERNE_TRY(lierne_context_alloc_kept(&memory, e->context, p->reserved, true));
+        p->copies[i] = memory;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status create_recorded(lierne_execution *e) {
+    size_t steps = 2 * e->phases.count * LIERNE_RECORDED_STEPS;
+    lierne_recorded *r;
+    LIERNE_TRY(lierne_alloc(&e->stream.recorded, 1, sizeof *e->stream.recorded));
+    r = e->stream.recorded;
+    LIERNE_TRY(lierne_alloc(&r->launches, steps, sizeof *r->launches));
+    if (!e->varying) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&r->from, most_sources(e), sizeof *r->from));
+    size_t most = e->varying->most_tasks;
+    return reserve_program(e, most < FIRST_TASKS ? most + 1 : FIRST_TASKS);
+}
+
+static lierne_status record_work(lierne_execution *e) {
+    lierne_recorded *r = e->stream.recorded;
+    lierne_operand *from = r->from;
+    lierne_program_clear(&r->program);
+    r->window = NULL;
+    LIERNE_TRY(from ? LIERNE_OK : lierne_alloc(&from, most_sources(e), sizeof *from));
+    lierne_status status = record_all(e, from);
+    lierne_mem_free(r->from ? NULL : from);
+    return status;
+}
+
 lierne_status lierne_execution_record(lierne_execution *e) {
     const lierne_memory *memory = e->context->memory;
-    lierne_operand *from;
     if (!memory->launch || !e->context->stream_driver) {
         return LIERNE_OK;
     }
-    if (!e->stream.recorded) {
-        size_t steps = 2 * e->phases.count * LIERNE_RECORDED_STEPS;
-        LIERNE_TRY(lierne_alloc(&e->stream.recorded, 1, sizeof *e->stream.recorded));
-        LIERNE_TRY(lierne_alloc(&e->stream.recorded->launches, steps,
-                                sizeof *e->stream.recorded->launches));
+    LIERNE_TRY(e->stream.recorded ? LIERNE_OK : create_recorded(e));
+    LIERNE_TRY(record_work(e));
+    return memory->prepare(&e->stream.recorded->program, e->context->own_stream);
+}
+
+/* A device gets what fits in the order of the next call's stream, which has passed the calls
+ * before: they read what it replaces. */
+lierne_status lierne_execution_record_again(lierne_execution *e) {
+    lierne_recorded *r = e->stream.recorded;
+    if (!r) {
+        return LIERNE_OK;
     }
-    lierne_program_clear(&e->stream.recorded->program);
-    e->stream.recorded->window = NULL;
-    LIERNE_TRY(lierne_alloc(&from, most_sources(e), sizeof *from));
-    lierne_status status = record_all(e, from);
-    lierne_mem_free(from);
-    return status == LIERNE_OK
-               ? memory->prepare(&e->stream.recorded->program, e->context->own_stream)
-               : status;
+    LIERNE_TRY(record_work(e));
+    r->changed = lierne_program_fits(&r->program);
+    if (r->changed) {
+        return e->context->memory->stage(&r->program);
+    }
+    size_t tasks = r->program.tasks.count, pairs = r->program.blocks.count / 2;
+    LIERNE_TRY(lierne_execution_drain(e));
+    LIERNE_TRY(reserve_program(e, 2 * (tasks > pairs ? tasks : pairs)));
+    return e->context->memory->prepare(&r->program, e->context->own_stream);
 }
 
 void lierne_execution_destroy_recorded(lierne_execution *e) {
     if (e->stream.recorded) {
+        free_copies(e);
         e->context->memory->discard(&e->stream.recorded->program, e->context->own_stream);
         lierne_program_destroy(&e->stream.recorded->program);
         lierne_mem_free(e->stream.recorded->launches);
+        lierne_mem_free(e->stream.recorded->from);
         lierne_mem_free(e->stream.recorded);
     }
 }
@@ -284,6 +344,11 @@ static lierne_status run_launches(const lierne_execution *e, lierne_recorded_ste
 }
 
 lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step) {
+    lierne_recorded *r = e->stream.recorded;
+    if (r->changed) {
+        LIERNE_TRY(e->context->memory->renew(&r->program, e->stream.at));
+        r->changed = false;
+    }
     LIERNE_TRY(step == LIERNE_RECORDED_SEND ? meet_windows(e, step) : LIERNE_OK);
     LIERNE_TRY(run_launches(e, step));
     return step == LIERNE_RECORDED_DELIVER ? meet_windows(e, step) : LIERNE_OK;

@@ -5,7 +5,9 @@
  * from where the sender has packed it. Where the sender's buffer is in its window too, the message
  * is as long but has the list of its blocks there, and the receiver copies from them: rows are
  * copied once. The receiver cannot know that list, nor the sender which memory the next call has.
- */
+ *
+ * Without stamps a message is its packed blocks. On a device, where launches pack and unpack, the
+ * slots are of its memory or, for a transport that cannot read that, of the host's. */
 #include "runtime/execute/execution.h"
 #include "runtime/memory/host.h"
 
@@ -25,22 +27,20 @@ enum {
 /* Bytes: shorter messages are packed, and those whose blocks are shorter on average. */
 enum { LEAST_SHOWN = 4 << 10, LEAST_BLOCK = 512 };
 
-lierne_status lierne_execution_can_vary(const lierne_context *context) {
-    if (context->stream_driver || context->memory != &lierne_host_memory) {
-        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "rank %d: segments can be updated in contexts for host memory without "
-                           "streams only",
-                           context->rank);
-    }
+bool lierne_execution_stamps(const lierne_context *context) {
+    bool stamps = !context->stream_driver && context->memory == &lierne_host_memory;
     for (int b = 0; b < context->ncarriers; b++) {
-        const lierne_transport *t = context->carriers[b].transport;
-        if (t->ordered || (t->connects && !t->resize)) {
-            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                               "rank %d: segments cannot be updated over the transport %s",
-                               context->rank, t->name);
-        }
+        stamps = stamps && !context->carriers[b].transport->ordered;
     }
-    return LIERNE_OK;
+    return stamps;
+}
+
+static int64_t head_bytes(const lierne_execution *e) {
+    return e->stamps ? HEAD : 0;
+}
+
+static char *slot_of(const lierne_execution *e, const lierne_coalesced_message *m) {
+    return (m->on_host ? e->host.at : e->memory.at) + m->staging;
 }
 
 lierne_status lierne_varying_add_ring(lierne_execution *e, bool sends) {
@@ -50,7 +50,7 @@ lierne_status lierne_varying_add_ring(lierne_execution *e, bool sends) {
                                         .predecessor = -1,
                                         .pipeline = -1,
                                         .successor = -1};
-    return m.peer >= 0 ? LIERNE_VEC_PUSH(&e->messages, m) : LIERNE_OK;
+    return e->stamps && m.peer >= 0 ? LIERNE_VEC_PUSH(&e->messages, m) : LIERNE_OK;
 }
 
 static bool is_ring(const lierne_coalesced_message *m) {
@@ -62,15 +62,29 @@ static int64_t scratch_bytes(const lierne_execution *e) {
 }
 
 /* Every message has a slot; together they have the elements that there may be. */
-lierne_status lierne_varying_reserve(lierne_execution *e) {
-    int64_t elements = e->varying->sent + e->varying->received;
+static lierne_status reserve_slots(lierne_execution *e) {
+    int64_t elements = e->varying->sent + e->varying->received, slots[2] = {0, 0};
     int64_t heads = (int64_t)e->messages.count * (lierne_execution_align(1) + RING);
     void *memory;
-    e->memory.reserved = e->memory.capacity =
-        scratch_bytes(e) + lierne_execution_align(elements * (int64_t)e->subroutes[0].size + heads);
-    LIERNE_TRY(
-        lierne_context_alloc_shown(&memory, &e->memory.window, e->context, e->memory.reserved));
+    for (size_t i = 0; i < e->messages.count; i++) {
+        slots[e->messages.at[i].on_host] =
+            lierne_execution_align(elements * (int64_t)e->subroutes[0].size + heads);
+    }
+    e->memory.reserved = e->memory.capacity = scratch_bytes(e) + slots[0];
+    LIERNE_TRY(e->stamps ? lierne_context_alloc_shown(&memory, &e->memory.window, e->context,
+                                                      e->memory.reserved)
+                         : lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
     e->memory.at = memory;
+    e->host.reserved = e->host.capacity = slots[1];
+    if (slots[1] > 0) {
+        LIERNE_TRY(lierne_context_alloc_kept(&memory, e->context, (size_t)slots[1], true));
+        e->host.at = memory;
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_varying_reserve(lierne_execution *e) {
+    LIERNE_TRY(reserve_slots(e));
     LIERNE_TRY(lierne_alloc(&e->frames, e->messages.count, sizeof *e->frames));
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_frame *frame = &e->frames[i];
@@ -88,10 +102,15 @@ static void resize_message(lierne_execution *e, size_t i) {
     const lierne_execution_batch *batch = &e->batches[m->batch];
     lierne_posting *posting = &batch->postings[m->slot];
     int64_t elements = is_ring(m) ? 0 : e->segments.at[m->first].message->elements;
-    m->skipped = !is_ring(m) && elements == 0;
-    m->bytes = is_ring(m) ? RING : m->skipped ? 0 : HEAD + elements * (int64_t)e->subroutes[0].size;
+    bool empty = !is_ring(m) && elements == 0;
+    m->bytes = is_ring(m) ? RING
+               : empty    ? 0
+                          : head_bytes(e) + elements * (int64_t)e->subroutes[0].size;
+    /* One that is ordered posts the messages of a phase together: both ends know which have no
+     * bytes. */
+    m->skipped = empty && !batch->transport->ordered;
     posting->bytes = (size_t)m->bytes;
-    posting->data = e->memory.at + m->staging;
+    posting->data = slot_of(e, m);
     e->frames[i].block.count[0] = m->bytes;
     e->frames[i].part.base = posting->data;
     if (batch->transport->resize && !m->skipped) {
@@ -99,15 +118,21 @@ static void resize_message(lierne_execution *e, size_t i) {
     }
 }
 
-void lierne_execution_vary(lierne_execution *e) {
-    int64_t used = scratch_bytes(e);
+void lierne_varying_deal(lierne_execution *e) {
+    int64_t used[2] = {scratch_bytes(e), 0};
     e->record.bytes = 0;
     for (size_t i = 0; i < e->messages.count; i++) {
-        e->messages.at[i].staging = used;
+        lierne_coalesced_message *m = &e->messages.at[i];
+        m->staging = used[m->on_host];
         resize_message(e, i);
-        used += lierne_execution_align(e->messages.at[i].bytes);
-        e->record.bytes += e->messages.at[i].bytes;
+        used[m->on_host] += lierne_execution_align(m->bytes);
+        e->record.bytes += m->bytes;
     }
+}
+
+lierne_status lierne_execution_vary(lierne_execution *e) {
+    lierne_varying_deal(e);
+    return lierne_execution_record_again(e);
 }
 
 static lierne_range range_of(const lierne_block *blocks, size_t n) {
@@ -146,12 +171,16 @@ static bool show_blocks(const lierne_execution *e, const lierne_coalesced_messag
 }
 
 void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
-    char *staged = e->memory.at + m->staging;
-    if (e->batches[m->batch].postings[m->slot].receives) {
+    char *staged = slot_of(e, m);
+    if (e->batches[m->batch].postings[m->slot].receives || lierne_execution_launches(e)) {
         return;
     }
     if (is_ring(m)) {
         memcpy(staged, e->varying->stamp, RING);
+        return;
+    }
+    if (!e->stamps) {
+        lierne_execution_pack(e, m, staged, false);
         return;
     }
     head h = {.nblocks = 0};
@@ -203,12 +232,14 @@ static lierne_status copy_shown(const lierne_execution *e, const lierne_coalesce
 
 static lierne_status unpack(const lierne_execution *e, const lierne_coalesced_message *m,
                             const char *staged) {
-    head h;
-    memcpy(&h, staged, sizeof h);
+    head h = {.nblocks = 0};
+    if (e->stamps) {
+        memcpy(&h, staged, sizeof h);
+    }
     if (h.nblocks > 0) {
         return copy_shown(e, m, &h, staged);
     }
-    lierne_execution_pack(e, m, (char *)staged + HEAD, true);
+    lierne_execution_pack(e, m, (char *)staged + head_bytes(e), true);
     return LIERNE_OK;
 }
 
@@ -217,10 +248,16 @@ lierne_status lierne_varying_deliver(const lierne_execution *e, size_t message) 
     const lierne_execution_batch *batch = &e->batches[m->batch];
     const lierne_transport_exposes *exposes = batch->transport->exposes;
     const lierne_part *shown = exposes ? exposes->exposed(batch->batch, m->slot) : NULL;
-    char *staged = shown ? (char *)shown->base + shown->blocks->offset : e->memory.at + m->staging;
+    char *staged = shown ? (char *)shown->base + shown->blocks->offset : slot_of(e, m);
     int64_t stamp[LIERNE_STAMP_WORDS];
-    memcpy(stamp, staged, is_ring(m) ? RING : STAMP);
-    lierne_status status = compare_stamps(e, m->peer, stamp, is_ring(m));
+    lierne_status status = LIERNE_OK;
+    if (lierne_execution_launches(e)) {
+        return LIERNE_OK;
+    }
+    if (e->stamps) {
+        memcpy(stamp, staged, is_ring(m) ? RING : STAMP);
+        status = compare_stamps(e, m->peer, stamp, is_ring(m));
+    }
     if (status == LIERNE_OK && !is_ring(m)) {
         status = unpack(e, m, staged);
     }

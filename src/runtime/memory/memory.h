@@ -39,9 +39,14 @@ typedef struct lierne_memory {
     /* NULL unless work is recorded while planning. Then calls on streams use these in place of
      * copy, zero and reduce. prepare: the program is recorded; may set its `device`, which discard
      * frees, and wait for the stream, which is the context's own. It is called again when another
-     * program has been recorded in its place, and no call uses the last one any more. launch:
-     * enqueues the tasks of one of its launches. */
+     * program has been recorded in its place, and no call uses the last one any more. stage
+     * and renew: the same of a program that fits what it has reserved, while earlier calls may
+     * still read the last one. stage keeps what is recorded, and waits only where a stream has not
+     * taken what was kept before the last time; renew, before the first launch, enqueues that the
+     * stream takes it. launch: enqueues the tasks of one of its launches. */
     lierne_status (*prepare)(lierne_program *program, void *stream);
+    lierne_status (*stage)(lierne_program *program);
+    lierne_status (*renew)(lierne_program *program, void *stream);
     void (*discard)(lierne_program *program, void *stream);
     lierne_status (*launch)(const lierne_program *program, size_t launch,
                             const lierne_task_call *call, void *stream);

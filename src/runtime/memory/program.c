@@ -264,6 +264,25 @@ lierne_status lierne_program_add(lierne_program *p, const lierne_work *work, boo
     return add_task(p, work);
 }
 
+bool lierne_program_fits(const lierne_program *p) {
+    return lierne_program_bytes(p) <= p->reserved;
+}
+
+/* A copy is a task of two blocks. */
+lierne_status lierne_program_reserve(lierne_program *p, size_t copies) {
+    if (p->tasks.capacity < copies) {
+        LIERNE_TRY(lierne_realloc(&p->tasks.at, copies, sizeof *p->tasks.at));
+        p->tasks.capacity = copies;
+    }
+    if (p->blocks.capacity < 2 * copies) {
+        LIERNE_TRY(lierne_realloc(&p->blocks.at, 2 * copies, sizeof *p->blocks.at));
+        p->blocks.capacity = 2 * copies;
+    }
+    size_t bytes = copies * (sizeof *p->tasks.at + 2 * sizeof *p->blocks.at);
+    p->reserved = bytes > p->reserved ? bytes : p->reserved;
+    return LIERNE_OK;
+}
+
 void lierne_program_clear(lierne_program *p) {
     p->launches.count = p->tasks.count = p->blocks.count = 0;
     p->lists.count = p->known.count = p->written.count = p->read.count = 0;

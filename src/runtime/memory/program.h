@@ -37,7 +37,11 @@ typedef struct lierne_program {
     LIERNE_VEC(int64_t) lists;
     LIERNE_VEC(lierne_program_list) known;
     LIERNE_VEC(lierne_program_span) written, read; /* by the launch that is open */
-    void *device;                                  /* the memory kind's own */
+    /* Of a program that changes between calls: bytes of its tables up to which nothing more is
+     * allocated; else 0. */
+    size_t reserved;
+    char *copies[2]; /* NULL, or as long: memory that both the host and the device reach */
+    void *device;    /* the memory kind's own */
 } lierne_program;
 
 /* A block of a buffer. base: see lierne_task_block; region: equal for buffers that may be the same
@@ -67,6 +71,15 @@ typedef struct lierne_work {
  * launch is known to be independent. Errors of both: NO_MEMORY. */
 lierne_status lierne_program_open(lierne_program *program);
 lierne_status lierne_program_add(lierne_program *program, const lierne_work *work, bool ordered);
+/* Makes it one that changes: reserves space for so many copies. fits: what was recorded needs no
+ * more than is reserved. Errors: NO_MEMORY. */
+lierne_status lierne_program_reserve(lierne_program *program, size_t copies);
+bool lierne_program_fits(const lierne_program *program);
+/* Bytes of its tables. */
+static inline size_t lierne_program_bytes(const lierne_program *p) {
+    return p->tasks.count * sizeof *p->tasks.at + p->blocks.count * sizeof *p->blocks.at +
+           p->lists.count * sizeof *p->lists.at;
+}
 /* Forgets what was recorded, and keeps memory; destroy frees that, too. Both leave `device` alone.
  */
 void lierne_program_clear(lierne_program *program);
