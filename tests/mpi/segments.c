@@ -1,4 +1,5 @@
-/* New segments for a plan, on each rank alone. Good ones give the right rows. Then one rank gives
+/* New segments for a plan, on each rank alone. Good ones give the right rows, and sums of a PARTIAL
+ * source, whose adjoint sends each gradient to all. Then one rank gives
  * others than the rest, or forgets an update: at least one rank gets MISMATCH, a rank that gets OK
  * has the rows of its own description, and nobody waits for long. Where contexts check calls, all
  * ranks get the same MISMATCH from the update, and go on with the segments that they had. */
@@ -9,8 +10,9 @@ enum { SEGMENTS = 6, MOST_ROWS = 4096, WIDTH = 3, ROUNDS = 5 };
 
 typedef enum fault { NONE, BOUNDARY, SWAPPED, ORDER, OWNER, FORGOTTEN, REPEATED, FAULTS } fault;
 
-/* cp ranks by zigzag to dp ranks, each with whole segments. */
+/* cp ranks by zigzag, or contributions of all ranks, to dp ranks, each with whole segments. */
 typedef struct description {
+    bool partial;
     int64_t cu[SEGMENTS + 1];
     int64_t order[SEGMENTS];
     int32_t owner[SEGMENTS];
@@ -39,16 +41,18 @@ static void describe(description *d, int round, fault k) {
 }
 
 static lierne_layout *layout_of(const lierne_grid *grid, const description *d, bool dst) {
-    lierne_layout *layout =
-        layout_packed(grid, &d->segments, dst ? &d->dst : &d->src,
-                      dst ? LIERNE_PLACEMENT_SHARD_SEGMENTS : LIERNE_PLACEMENT_SEGMENT_ZIGZAG,
-                      WIDTH);
+    lierne_layout *layout = layout_packed(grid, &d->segments, dst ? &d->dst : &d->src,
+                                          dst          ? LIERNE_PLACEMENT_SHARD_SEGMENTS
+                                          : d->partial ? LIERNE_PLACEMENT_PARTIAL
+                                                       : LIERNE_PLACEMENT_SEGMENT_ZIGZAG,
+                                          WIDTH);
     CHECK(layout != NULL, "%s", lierne_last_error());
     return layout;
 }
 
-/* Writes the rows of this rank's tokens, or counts those that are not so. */
-static int64_t visit_rows(const lierne_layout *layout, int64_t *buffer, bool write) {
+/* Writes the rows of this rank's tokens, times a factor, or counts those that are not so. */
+static int64_t visit_rows(const lierne_layout *layout, int64_t *buffer, int64_t factor,
+                          bool write) {
     static lierne_box boxes[MOST_ROWS];
     size_t count = 0;
     int64_t wrong = 0;
@@ -56,7 +60,7 @@ static int64_t visit_rows(const lierne_layout *layout, int64_t *buffer, bool wri
     for (size_t b = 0; b < count; b++) {
         for (int64_t i = 0; i < boxes[b].size[0] * WIDTH; i++) {
             int64_t *at = &buffer[boxes[b].local[0] * WIDTH + i];
-            int64_t value = 100 * (boxes[b].start[0] + i / WIDTH) + i % WIDTH + 1;
+            int64_t value = factor * (100 * (boxes[b].start[0] + i / WIDTH) + i % WIDTH + 1);
             wrong += !write && *at != value;
             *at = write ? value : *at;
         }
@@ -70,11 +74,13 @@ static lierne_status move(lierne_plan *plan, const lierne_grid *grid, const desc
     int64_t *in = test_buffer(MOST_ROWS * WIDTH * sizeof *in);
     int64_t *out = test_buffer(MOST_ROWS * WIDTH * sizeof *out);
     lierne_layout *from = layout_of(grid, d, !forward), *to = layout_of(grid, d, forward);
-    visit_rows(from, in, true);
+    bool sums = d->partial && forward;
+    visit_rows(from, in, sums ? test_rank + 1 : 1, true);
     lierne_status status =
         (forward ? lierne_plan_forward : lierne_plan_adjoint)(plan, out, in, NULL);
-    CHECK(status != LIERNE_OK || visit_rows(to, out, false) == 0, "%s: wrong rows",
-          forward ? "forward" : "adjoint");
+    CHECK(status != LIERNE_OK ||
+              visit_rows(to, out, sums ? test_world * (test_world + 1) / 2 : 1, false) == 0,
+          "%s: wrong rows", forward ? "forward" : "adjoint");
     lierne_layout_destroy(from);
     lierne_layout_destroy(to);
     return status;
@@ -88,8 +94,8 @@ static lierne_status update(lierne_plan *plan, const description *d) {
     return lierne_plan_update_segments(plan, &u);
 }
 
-static lierne_plan *plan_of(lierne_context *context, const lierne_grid *grid) {
-    description d = {.segments = {0}};
+static lierne_plan *plan_of(lierne_context *context, const lierne_grid *grid, bool partial) {
+    description d = {.partial = partial};
     describe(&d, 0, NONE);
     lierne_layout *src = layout_of(grid, &d, false), *dst = layout_of(grid, &d, true);
     const lierne_redistribute_spec spec = {.size = sizeof spec,
@@ -105,15 +111,17 @@ static lierne_plan *plan_of(lierne_context *context, const lierne_grid *grid) {
     return plan;
 }
 
-static void run_good(lierne_plan *plan, const lierne_grid *grid) {
+static void run_good(lierne_context *context, const lierne_grid *grid, bool partial) {
+    lierne_plan *plan = plan_of(context, grid, partial);
     for (int round = 0; round < ROUNDS; round++) {
-        description d = {.segments = {0}};
+        description d = {.partial = partial};
         describe(&d, round, NONE);
         CHECK(update(plan, &d) == LIERNE_OK, "%s", lierne_last_error());
         for (int call = 0; call < 4; call++) {
             CHECK(move(plan, grid, &d, call % 2) == LIERNE_OK, "%s", lierne_last_error());
         }
     }
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
 }
 
 static int count_ranks(bool mine) {
@@ -125,7 +133,7 @@ static int count_ranks(bool mine) {
 /* The culprit's is another description; REPEATED: the same one again, which it forgets. */
 static void run_fault(lierne_context *context, const lierne_grid *grid, fault k, int culprit,
                       bool checks) {
-    lierne_plan *plan = plan_of(context, grid);
+    lierne_plan *plan = plan_of(context, grid, false);
     MPI_Barrier(MPI_COMM_WORLD); /* before the first rank gives up */
     description own = {.segments = {0}}, before = {.segments = {0}};
     bool bad = test_rank == culprit, forgets = k == FORGOTTEN || k == REPEATED;
@@ -152,9 +160,8 @@ static void run_context(const lierne_grid *grid, fault k, bool checks) {
     CHECK(test_context_create(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
           lierne_last_error());
     if (k == NONE) {
-        lierne_plan *plan = plan_of(context, grid);
-        run_good(plan, grid);
-        CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+        run_good(context, grid, false);
+        run_good(context, grid, true);
     } else {
         run_fault(context, grid, k, (int)k % test_world, checks);
     }
