@@ -32,6 +32,8 @@
 #include "lierne/grid.h"
 #include "lierne/packing.h"
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -263,6 +265,32 @@ typedef struct lierne_margin {
 LIERNE_API lierne_status lierne_layout_get_margins(lierne_margin *margins, size_t capacity,
                                                    size_t *count, const lierne_layout *layout,
                                                    int rank);
+
+/* Outputs of a rank, in its local numbers: the elements of its spans one after the other, of the
+ * outputs with a stride. On an axis without a halo they are what the rank has of the axis. */
+typedef struct lierne_split_box {
+    int64_t start[LIERNE_MAX_AXES];
+    int64_t size[LIERNE_MAX_AXES];
+    bool interior;
+} lierne_split_box;
+
+/* Which outputs of a rank can be computed between begin and end of a redistribution from src to
+ * dst, a layout with halos: those of the interior need no element of another rank. An output i of a
+ * window needs the positions stride i - lo to stride i + hi (stride 1 without one) of its axis;
+ * what a boundary fills, or leaves out, is no element of anybody. Each axis is looked at by itself:
+ * of every window the longest run of such outputs, the first of equal ones. For every combination
+ * of the windows of the axes, the first axis slowest: the interior, which is the product of the
+ * runs, then what is left, as disjoint boxes: below and above the run on the first axis, then,
+ * within that run, on the second, and so on; all of the combination where a run is empty. Boxes
+ * without outputs are left out.
+ *
+ * Under a source with a PARTIAL dim of more than one rank nothing is held. Writes the number of
+ * boxes into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is the
+ * caller's. Pure. Errors: INVALID (count, src or dst NULL; dst without halos; other axes or
+ * shapes), UNSUPPORTED (a map of two axes), NO_MEMORY. */
+LIERNE_API lierne_status lierne_halo_get_split(lierne_split_box *boxes, size_t capacity,
+                                               size_t *count, const lierne_layout *src,
+                                               const lierne_layout *dst, int rank);
 
 #ifdef __cplusplus
 }

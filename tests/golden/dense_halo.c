@@ -179,6 +179,45 @@ static void expect_windows(golden_case *c, const lierne_layout *layout, int rank
     }
 }
 
+/* Boxes as [first output, size] of each axis. */
+static void expect_boxes(golden_case *c, const cJSON *wanted, const lierne_split_box *boxes,
+                         size_t n, bool interior, int naxes) {
+    int i = 0;
+    for (size_t b = 0; b < n; b++) {
+        const cJSON *box = boxes[b].interior == interior ? cJSON_GetArrayItem(wanted, i++) : NULL;
+        for (int a = 0; boxes[b].interior == interior && a < naxes; a++) {
+            const int64_t own[2] = {boxes[b].start[a], boxes[b].size[a]};
+            golden_expect(c, golden_same_ints(cJSON_GetArrayItem(box, a), own, 2),
+                          "%s box %d has [%lld, +%lld) of axis %d",
+                          interior ? "interior" : "border", i - 1, (long long)own[0],
+                          (long long)own[1], a);
+        }
+    }
+    golden_expect(c, i == cJSON_GetArraySize(wanted), "%d %s boxes", i,
+                  interior ? "interior" : "border");
+}
+
+/* The file counts what a rank has of a sum as held, although it is no element before the others'
+ * contributions have come: there nothing is interior. */
+static void expect_split(golden_case *c, const move *m, int rank, const cJSON *split) {
+    lierne_split_box boxes[64];
+    size_t count = 0;
+    int64_t contributions;
+    int naxes = m->sides[1].spec.naxes;
+    golden_expect_status(c, "lierne_halo_get_split",
+                         lierne_halo_get_split(boxes, sizeof boxes / sizeof *boxes, &count,
+                                               m->layouts[0], m->layouts[1], rank),
+                         LIERNE_OK);
+    golden_expect(c, count <= sizeof boxes / sizeof *boxes, "%zu boxes", count);
+    (void)golden_side_partial(&m->sides[0], rank, &contributions);
+    if (contributions > 1) {
+        expect_boxes(c, NULL, boxes, count, true, naxes);
+        return;
+    }
+    expect_boxes(c, golden_get(split, "interior"), boxes, count, true, naxes);
+    expect_boxes(c, golden_get(split, "border"), boxes, count, false, naxes);
+}
+
 static void expect_layout(golden_case *c, const move *m, int rank) {
     const cJSON *expect = cJSON_GetArrayItem(m->ranks, rank);
     int64_t shape[LIERNE_MAX_AXES];
@@ -191,6 +230,9 @@ static void expect_layout(golden_case *c, const move *m, int rank) {
                   "rank %d: shape %lld ...", rank, (long long)shape[0]);
     if (m->sides[1].spec.nhalos > 0) {
         expect_windows(c, m->layouts[1], rank, golden_get(expect, "windows"));
+    }
+    if (golden_get(expect, "split")) {
+        expect_split(c, m, rank, golden_get(expect, "split"));
     }
 }
 

@@ -68,6 +68,8 @@ class Plans(unittest.TestCase):
         self.assertEqual(halo.shape(0), (5, 2))
         self.assertEqual(halo.windows(1, 0), [(2, 5, 0, 3, 3)])
         self.assertEqual(margins.margins(1), [((2, 0), (1, 2), 0), ((6, 0), (1, 2), 2)])
+        self.assertEqual(halo.split(part, 0), [((1, 0), (1, 2), True), ((0, 0), (1, 2), False),
+                                               ((2, 0), (1, 2), False)])
         whole = np.arange(12.0).reshape(6, 2)
         with lierne.Context.sim(2) as world:
             plans = [lierne.Redistribute(world[r], part, halo) for r in range(2)]

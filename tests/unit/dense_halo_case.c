@@ -334,23 +334,35 @@ static int64_t map(lierne_boundary boundary, int64_t n, int64_t i) {
     return HALO_KEEP;
 }
 
+/* What position i shows in the window of the span [start, end), and its zone; FOREIGN: there is no
+ * such position. */
+static int64_t show(const lierne_dense_halo *h, int64_t n, int64_t start, int64_t end, int64_t i,
+                    int *zone) {
+    int64_t first = 0, size = n;
+    *zone = h->stride ? CORE : i < start ? LO : i < end ? CORE : HI;
+    for (int64_t k = 0; k < h->nsegments && *zone != CORE; k++) {
+        int64_t element = *zone == LO ? start : end - 1;
+        if (h->segments[k] <= element && element < h->segments[k + 1]) {
+            first = h->segments[k];
+            size = h->segments[k + 1] - first;
+        }
+    }
+    bool within = i >= first && i < first + size;
+    int64_t shown = within ? i - first : map(h->boundary, size, i - first);
+    return !within && h->boundary == LIERNE_BOUNDARY_NONE ? HALO_FOREIGN
+           : shown < 0                                    ? shown
+                                                          : shown + first;
+}
+
 /* The window of the span list[from] to list[to - 1]. */
 static void add_window(positions *p, const lierne_dense_halo *h, int64_t n, const int64_t *list,
                        int64_t from, int64_t to) {
     int64_t start = list[from], end = list[to - 1] + 1, t = h->stride ? h->stride : 1;
     for (int64_t i = t * start - h->lo; i < t * (end - 1) + 1 + h->hi; i++) {
-        int64_t first = 0, size = n, zone = h->stride ? CORE : i < start ? LO : i < end ? CORE : HI;
-        for (int64_t k = 0; k < h->nsegments && zone != CORE; k++) {
-            int64_t element = zone == LO ? start : end - 1;
-            if (h->segments[k] <= element && element < h->segments[k + 1]) {
-                first = h->segments[k];
-                size = h->segments[k + 1] - first;
-            }
-        }
-        int64_t shown =
-            i >= first && i < first + size ? i - first : map(h->boundary, size, i - first);
-        if (h->boundary != LIERNE_BOUNDARY_NONE || (i >= first && i < first + size)) {
-            add(p, shown < 0 ? shown : shown + first, p->nwindows, (int)zone);
+        int zone;
+        int64_t shown = show(h, n, start, end, i, &zone);
+        if (shown != HALO_FOREIGN) {
+            add(p, shown, p->nwindows, zone);
         }
     }
     p->nwindows++;
@@ -406,9 +418,9 @@ static bool find_rank(halo_buffer *b, const halo_side *s, int rank, int *coords)
 }
 
 /* Shares in their order, slower dims first where that is equal, then maps. */
-static void list_axis(positions *p, const halo_case *c, const halo_side *s, const int *coords,
-                      int axis) {
-    int64_t list[HALO_SIZE + 2], n = extent_of(c, s, axis);
+static int64_t list_part(int64_t *list, const halo_case *c, const halo_side *s, const int *coords,
+                         int axis) {
+    int64_t n = extent_of(c, s, axis);
     for (int64_t i = 0; i < n; i++) {
         list[i] = i;
     }
@@ -421,7 +433,74 @@ static void list_axis(positions *p, const halo_case *c, const halo_side *s, cons
             }
         }
     }
+    return n;
+}
+
+static void list_axis(positions *p, const halo_case *c, const halo_side *s, const int *coords,
+                      int axis) {
+    int64_t list[HALO_SIZE + 2], n = list_part(list, c, s, coords, axis);
     list_positions(p, c, s, axis, list, n);
+}
+
+/* Whether what output o of the window of the span [start, end) reads is in the list, or filled by
+ * the boundary. */
+static bool is_ready(const halo_case *c, int axis, int64_t start, int64_t end, int64_t o,
+                     const int64_t *held, int64_t nheld) {
+    static const lierne_dense_halo none = {.lo = 0};
+    const lierne_dense_halo *h = halo_of(&c->sides[1], axis) ? halo_of(&c->sides[1], axis) : &none;
+    int64_t t = h->stride ? h->stride : 1;
+    for (int64_t i = t * o - h->lo; i <= t * o + h->hi; i++) {
+        int zone;
+        int64_t shown = show(h, c->shape[axis], start, end, i, &zone);
+        bool has = shown < 0;
+        for (int64_t k = 0; k < nheld; k++) {
+            has = has || held[k] == shown;
+        }
+        if (!has) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Of the outputs [first, first + n) of a window, which are ready or not: keeps the longest run. */
+static void keep_run(halo_outputs *out, int first, int n) {
+    int best = 0, at = 0;
+    for (int i = 0, run = 0; i < n; i++) {
+        run = out->ready[first + i] ? run + 1 : 0;
+        if (run > best) {
+            best = run;
+            at = first + i + 1 - run;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        out->ready[first + i] = first + i >= at && first + i < at + best;
+    }
+}
+
+void halo_list_outputs(halo_outputs *out, const halo_case *c, int rank, int axis) {
+    int coords[2][HALO_DIMS];
+    halo_buffer b = {0}, other = {0};
+    int64_t list[HALO_SIZE + 2], held[HALO_SIZE + 2], nheld = 0;
+    *out = (halo_outputs){.n = 0};
+    if (!find_rank(&b, &c->sides[1], rank, coords[1])) {
+        return;
+    }
+    if (find_rank(&other, &c->sides[0], rank, coords[0]) && other.partials == 1) {
+        nheld = list_part(held, c, &c->sides[0], coords[0], axis);
+    }
+    out->n = (int)list_part(list, c, &c->sides[1], coords[1], axis);
+    bool windows = halo_of(&c->sides[1], axis);
+    for (int from = 0, to; from < out->n; from = to) {
+        for (to = from + 1; to < out->n && (!windows || list[to] == list[to - 1] + 1); to++) {
+        }
+        for (int i = from; i < to; i++) {
+            out->ready[i] =
+                windows ? is_ready(c, axis, list[from], list[to - 1] + 1, list[i], held, nheld)
+                        : is_ready(c, axis, list[i], list[i] + 1, list[i], held, nheld);
+        }
+        keep_run(out, from, to - from);
+    }
 }
 
 /* The place of a product of positions, if it is one of the windows and zones at hand (NULL: any).

@@ -48,6 +48,14 @@ typedef struct halo_buffer {
     bool *core;
 } halo_buffer;
 
+/* The outputs of a rank on an axis of the destination: whether each is in the run of its window
+ * that needs nothing from others. */
+typedef struct halo_outputs {
+    int n;
+    bool ready[HALO_SIZE + 2];
+} halo_outputs;
+void halo_list_outputs(halo_outputs *out, const halo_case *c, int rank, int axis);
+
 /* Draws a case; one of any width, or of windows that the source does not have. */
 void halo_random(halo_case *c, uint64_t seed);
 lierne_status halo_layout(lierne_layout **out, const halo_case *c, int side);

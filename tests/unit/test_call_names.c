@@ -130,6 +130,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_layout_get_windows, NULL, 0, NULL, NULL, 0, 0);
     BAD(lierne_halo_from_convolution, NULL, NULL);
     BAD(lierne_layout_get_margins, NULL, 0, NULL, NULL, 0);
+    BAD(lierne_halo_get_split, NULL, 0, NULL, NULL, NULL, 0);
     BAD(lierne_bridge_check, &bridge);
     BAD(lierne_bridge_check_grids, NULL);
     BAD(lierne_packed_bridge_check, NULL);

@@ -256,6 +256,61 @@ static void expect_shapes(const halo_world *w, lierne_layout *const *layouts) {
     }
 }
 
+/* Counts the boxes that have a combination of outputs; -1: one says the wrong thing of it. */
+static int count_boxes(const halo_world *w, const lierne_split_box *boxes, size_t n,
+                       const int64_t *at, bool interior) {
+    int found = 0;
+    for (size_t b = 0; b < n; b++) {
+        bool in = true;
+        for (int a = 0; a < w->c.naxes; a++) {
+            in = in && boxes[b].start[a] <= at[a] && at[a] < boxes[b].start[a] + boxes[b].size[a];
+        }
+        if (in && boxes[b].interior != interior) {
+            return -1;
+        }
+        found += in;
+    }
+    return found;
+}
+
+/* Every combination of outputs of a rank is in one box, of the right kind. */
+static void expect_split(const halo_world *w, lierne_layout *const *layouts, int rank) {
+    lierne_split_box boxes[4096];
+    halo_outputs axes[LIERNE_MAX_AXES];
+    size_t n;
+    int64_t all = 1, at[LIERNE_MAX_AXES];
+    assert_ok(lierne_halo_get_split(boxes, 4096, &n, layouts[0], layouts[1], rank));
+    cr_assert_leq(n, 4096);
+    for (int a = 0; a < w->c.naxes; a++) {
+        halo_list_outputs(&axes[a], &w->c, rank, a);
+        all *= axes[a].n;
+    }
+    for (int64_t i = 0; i < all; i++) {
+        bool interior = true;
+        int64_t left = i;
+        for (int a = w->c.naxes - 1; a >= 0; a--) {
+            at[a] = left % axes[a].n;
+            left /= axes[a].n;
+            interior = interior && axes[a].ready[at[a]];
+        }
+        cr_assert_eq(count_boxes(w, boxes, n, at, interior), 1, "seed %d, rank %d, output %d\n%s",
+                     (int)w->seed, rank, (int)i, halo_text(&w->c));
+    }
+    cr_assert(all > 0 || n == 0, "seed %d, rank %d", (int)w->seed, rank);
+}
+
+static void expect_splits(const halo_world *w, lierne_layout *const *layouts) {
+    size_t n;
+    if (w->c.sides[1].nhalos == 0) {
+        assert_error(lierne_halo_get_split(NULL, 0, &n, layouts[0], layouts[1], 0),
+                     LIERNE_ERR_INVALID, "dst has no halos");
+        return;
+    }
+    for (int r = 0; r < w->c.world; r++) {
+        expect_split(w, layouts, r);
+    }
+}
+
 static void run_case(uint64_t seed) {
     halo_world w = {.seed = seed, .elements = 1};
     lierne_layout *layouts[2];
@@ -272,6 +327,7 @@ static void run_case(uint64_t seed) {
         }
     }
     expect_shapes(&w, layouts);
+    expect_splits(&w, layouts);
     assert_ok(lierne_sim_create(&sim, w.c.world, NULL));
     for (int r = 0; r < w.c.world; r++) {
         const lierne_redistribute_spec spec = {.size = sizeof spec,

@@ -289,3 +289,33 @@ Test(dense_halo, questions_about_windows_are_checked) {
     lierne_layout_destroy(margins);
     lierne_grid_destroy(t.grid);
 }
+
+Test(dense_halo, questions_about_splits_are_checked) {
+    reject_case t;
+    size_t count = 7;
+    lierne_split_box box;
+    open_case(&t);
+    lierne_layout *halo = make(&t);
+    t.spec.nhalos = 0;
+    lierne_layout *plain = make(&t);
+    t.shape[0] += 2;
+    lierne_layout *longer = make(&t);
+    t.spec.naxes = 1;
+    lierne_layout *line = make(&t);
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    assert_error(lierne_halo_get_split(NULL, 0, NULL, plain, halo, 0), invalid, "count is NULL");
+    assert_error(lierne_halo_get_split(NULL, 0, &count, NULL, halo, 0), invalid, "src is NULL");
+    assert_error(lierne_halo_get_split(NULL, 0, &count, plain, NULL, 0), invalid, "dst is NULL");
+    assert_error(lierne_halo_get_split(NULL, 0, &count, halo, plain, 0), invalid, "no halos");
+    assert_error(lierne_halo_get_split(NULL, 0, &count, longer, halo, 0), invalid, "axis 0 of src");
+    assert_error(lierne_halo_get_split(NULL, 0, &count, line, halo, 0), invalid, "src has 1 axes");
+    assert_ok(lierne_halo_get_split(&box, 1, &count, plain, halo, 1));
+    cr_assert(count == 2 && box.interior);
+    assert_ok(lierne_halo_get_split(&box, 1, &count, plain, halo, 99));
+    cr_assert_eq(count, 0);
+    lierne_layout_destroy(halo);
+    lierne_layout_destroy(plain);
+    lierne_layout_destroy(longer);
+    lierne_layout_destroy(line);
+    lierne_grid_destroy(t.grid);
+}

@@ -387,5 +387,16 @@ class Layout:
         return [(tuple(box.start)[:self.naxes], tuple(box.size)[:self.naxes], box.offset)
                 for box in boxes[0:count[0]]]
 
+    def split(self, src: "Layout", rank: int) -> typing.List[typing.Tuple[typing.Any, ...]]:
+        """Which outputs of a rank need nothing from others when a tensor moves here from src: disjoint boxes, a
+        list of (start, size, interior), local numbers of outputs per axis. Those of the interior can be computed
+        between begin and end."""
+        count = ffi.new("size_t *")
+        call(lib.lierne_halo_get_split, ffi.NULL, 0, count, src._handle, self._handle, rank)
+        boxes = ffi.new("lierne_split_box[]", max(count[0], 1))
+        call(lib.lierne_halo_get_split, boxes, count[0], count, src._handle, self._handle, rank)
+        return [(tuple(box.start)[:self.naxes], tuple(box.size)[:self.naxes], bool(box.interior))
+                for box in boxes[0:count[0]]]
+
     def __repr__(self) -> str:
         return self._text
