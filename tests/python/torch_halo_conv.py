@@ -2,7 +2,9 @@
 gradients of inputs and parameters, and second derivatives, over both ways to move data. Whole numbers in float64,
 so that every order of sums has the same bits."""
 import copy
+import datetime
 import functools
+import unittest.mock
 
 import numpy as np
 import torch
@@ -259,6 +261,34 @@ def other_dtypes():
                 assert a.dtype == b.dtype
                 scale = a.abs().max().item()
                 torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * scale)
+
+
+@test
+def interior_comes_first():
+    """Rank 1 sends nothing before rank 0 has computed outputs: rank 0 must not wait for it first."""
+    rank, conv = dist.get_rank(), filled(nn.Conv2d(1, 1, 3, padding=1).double())
+    x = distribute_tensor(whole_numbers((1, 1, 16, 4), 3), mesh_of(4), [Shard(2)], src_data_rank=None)
+    store, convolve, computed = dist.distributed_c10d._get_default_store(), torch.convolution, []
+
+    def signal(piece, *arguments):
+        out = convolve(piece, *arguments)
+        computed.append(out.shape[2])
+        if rank == 0:
+            store.set(f"lierne/computed/{len(contexts_seen)}", "1")
+        return out
+
+    contexts_seen = []
+    for context in contexts():
+        wrapped = HaloConv.wrap(conv, mesh_of(4), [Shard(2)], context)
+        wrapped(x)  # plans
+        contexts_seen.append(context)
+        computed.clear()
+        if rank == 1:
+            store.wait([f"lierne/computed/{len(contexts_seen)}"], datetime.timedelta(seconds=30))
+        with unittest.mock.patch("torch.convolution", signal):
+            out = wrapped(x)
+        assert computed == ([3, 1] if rank in (0, 3) else [2, 1, 1]), "interior, then border"
+        same(out.full_tensor().detach(), conv(x.full_tensor()).detach())
 
 
 @test

@@ -238,11 +238,12 @@ class Operation:
         check_input(tensor, self.dtype, shapes[0])
         source = tensor.detach().contiguous()
         if self._shares and not adjoint:
-            return _Started(self._owner, self._start_shared(source, shapes[1]))
+            return _Started(self._owner, self._start_shared(source, shapes[1]), None)
         if self.routed:
             return self._start_routed(source, shapes[1], int(adjoint))
         out = source.new_full(shapes[1], 0 if adjoint else self.fill)
-        return _Started(self._owner, self._start_own(source, out, adjoint))
+        return _Started(self._owner, self._start_own(source, out, adjoint),
+                        None if source.is_cuda else out)
 
     def _check_usable(self):
         """Raises where the context is closed, or dead."""
@@ -277,7 +278,7 @@ class Operation:
             return execution.target
 
         self._owner.flying[number] = complete
-        return _Started(self._owner, finish)
+        return _Started(self._owner, finish, target)
 
     def _name_call(self, direction):
         """Counts a call and names it as lierne does: "forward 6 of plan 3"; routes alone have no plan."""
@@ -387,10 +388,12 @@ def before_update(result: torch.Tensor, owner: typing.Any) -> torch.Tensor:
 
 
 class _Started:
-    """An execution in flight: a call waits and gives the result. It is called once, or dropped."""
+    """An execution in flight: a call waits and gives the result. It is called once, or dropped. target: the
+    result's memory, where what comes from this rank is already; None of a shared result, and on a stream, which
+    may begin later."""
 
-    def __init__(self, owner, finish):
-        self._owner, self._finish = owner, finish
+    def __init__(self, owner, finish, target):
+        self._owner, self._finish, self.target = owner, finish, target
 
     def __call__(self):
         finish, self._finish = self._finish, None

@@ -102,6 +102,7 @@ class Part:
                                  cut=shape if self.is_transposed else self.shape, fill=low if kind in MAXIMA else None)
         self.windows = [self._windows(context.rank, i) for i in range(n)]
         self._place(module, pools)
+        self.interior, self.border = self._split(context.rank, halos) if kind in CONVOLUTIONS else ((), ())
         self.total = None if pools else Total(context, dst, cuts, dtype, sum(p.numel() for p in module.parameters()))
 
     @staticmethod
@@ -142,6 +143,28 @@ class Part:
             channels = (self.shape[1],) * 2 if pools else (module.in_channels, module.out_channels)
             self._none = [(0, channels[k // 2], *(w[k] for w in windows)) for k in (1, 3)]
             self.windows = [[window] for window in windows]
+
+    def _split(self, rank, halos):
+        """The boxes of outputs that need nothing from other ranks, and the other ones: each as slices of the
+        kernel's input and output."""
+        boxes = [], []
+        if self._none is None and not halos:
+            boxes[1].append(((slice(None),) * (2 + self.n),) * 2)
+        for start, size, is_interior in self.exchange.dst.split(self.exchange.src, rank) if halos else ():
+            places = [self._place_of(i, start, size) for i in range(self.n)]
+            boxes[not is_interior].append([(slice(None), slice(None), *slices) for slices in zip(*places)])
+        return boxes
+
+    def _place_of(self, i, start, size):
+        """The slices of an axis that a box reads and writes."""
+        axis = self.axes[i]
+        if self.inner[i] is not None:
+            return slice(None), slice(None)
+        number = self.exchange.axes.of[2 + i]
+        first, count = start[number], size[number]
+        window = next(w for w in self.windows[i] if w.output_at <= first < w.output_at + w.outputs)
+        at = window.at + (first - window.output_at) * axis.stride
+        return slice(at, at + (count - 1) * axis.stride + axis.reach + 1), slice(first, first + count)
 
     def combinations(self):
         """The windows of each piece."""
@@ -224,19 +247,29 @@ class Shared(torch.autograd.Function):
 
 
 class Convolve(torch.autograd.Function):
-    """A convolution: (this rank's outputs, its padded input). The padded input is a result, so that a second
-    derivative knows what it depends on."""
+    """A convolution: (this rank's outputs, its padded input). The interior is computed while the exchange is in
+    flight. The padded input is a result, so that a second derivative knows what it depends on."""
 
     @staticmethod
     def forward(ctx, x, part, groups, weight, bias):
         ctx.part, ctx.groups = part, groups
         exchange = part.exchange
-        padded = exchange.output(exchange.operation._start(x, False)())
-        pieces = [torch.convolution(piece, weight, bias, *part.fields(), False, [0] * part.n, groups)
-                  for piece in part.cut(padded, 0)]
+        out = x.new_empty(part.local[1])
+
+        def compute(padded, boxes):
+            for inputs, outputs in boxes:
+                out[outputs] = torch.convolution(padded[inputs], weight, bias, *part.fields(), False, [0] * part.n,
+                                                 groups)
+
+        started = exchange.operation._start(x, False)
+        early = [] if started.target is None else part.interior
+        if early:
+            compute(exchange.output(started.target), early)
+        padded = exchange.output(started())
+        compute(padded, part.border if early else part.interior + part.border)
         ctx.save_for_backward(weight, padded)
         ctx.set_materialize_grads(False)
-        return part.join(pieces, 1), padded
+        return out, padded
 
     @staticmethod
     def backward(ctx, gradient, of_padded):

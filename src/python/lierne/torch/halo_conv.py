@@ -80,8 +80,9 @@ class HaloConv(torch.nn.Module):
     def forward(self, x: torch.Tensor, shape: typing.Optional[Shape] = None) -> torch.Tensor:
         """This rank's share of the outputs. All ranks call, also those without any. x: [batch, channels, ...], a
         DTensor of any placements, and the result is a DTensor of the module's; or this rank's share of a
-        tensor of the global shape `shape`, and the result is its share of output_shape(shape). The first call
-        with a shape, dtype and placements is collective."""
+        tensor of the global shape `shape`, and the result is its share of output_shape(shape). Interior
+        outputs of a convolution are computed while the exchange is in flight. The first call with a shape, dtype
+        and placements is collective."""
         _check_hooks(self.module)
         n, side = _DIMS[self._kind], self._side
         local, src, shape, is_dtensor = local_of(x, side, shape, CALLER)
