@@ -82,6 +82,7 @@ for sm in "${kernels[@]}"; do
 done
 run "streams, captures and devices" 100 "$emulated/tests/emulator/fences"
 run "runs and what the caller has" 100 "$emulated/tests/emulator/runs"
+run "segments that change" 100 env EMULATOR_DEVICES=2 "$emulated/tests/emulator/segments"
 run "windows by descriptors" 100 "$emulated/tests/emulator/vmm"
 run "ranks of one process" 100 "$emulated/tests/emulator/ranks"
 run "ranks of one process, one hardware queue" 100 env CUDA_DEVICE_MAX_CONNECTIONS=1 "$emulated/tests/emulator/ranks" queue

@@ -8,7 +8,7 @@ EMULATED_CUDA := $(call emulated,$(call files,src/backend/cuda/cuda_*.c) tests/e
 EMULATED_GPU := $(patsubst $(B)/%,$(EMULATED)/%,$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))
 EMULATED_LAUNCHED := $(addprefix $(EMULATED)/tests/gpu/launched/,$(GPU_LAUNCHED_NAMES))
 EMULATED_MPI := $(addprefix $(EMULATED)/tests/gpu/mpi/,$(if $(HAVE_MPI),golden sparse general update))
-EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts fences ranges ranks runs vmm)
+EMULATED_OWN := $(addprefix $(EMULATED)/tests/emulator/,counts fences ranges ranks runs segments vmm)
 EMULATED_PROGRAMS := $(EMULATED)/tests/emulator/known $(EMULATED_OWN) $(EMULATED_GPU) $(EMULATED_LAUNCHED) \
 	$(EMULATED_MPI)
 

@@ -185,14 +185,6 @@ static void place_tables(const lierne_program *p, device_program *d) {
                                    (const int64_t *)(const void *)(d->memory + tasks + blocks)};
 }
 
-static lierne_status create_events(device_program *d) {
-    for (int i = 0; i < 2 && !d->taken[i]; i++) {
-        LIERNE_TRY(lierne_cuda_check(cudaEventCreateWithFlags(&d->taken[i], cudaEventDisableTiming),
-                                     "cudaEventCreateWithFlags"));
-    }
-    return LIERNE_OK;
-}
-
 static lierne_status prepare_program(lierne_program *p, void *stream) {
     device_program *d = p->device;
     size_t bytes = lierne_program_bytes(p);
@@ -201,7 +193,6 @@ static lierne_status prepare_program(lierne_program *p, void *stream) {
         p->device = d;
     }
     LIERNE_TRY(reserve_program(d, (bytes > p->reserved ? bytes : p->reserved) + 1, stream));
-    LIERNE_TRY(p->reserved > 0 ? create_events(d) : LIERNE_OK);
     place_tables(p, d);
     return upload_program(p, d, stream);
 }
@@ -231,7 +222,7 @@ static lierne_status stage_program(lierne_program *p) {
     char *copy = p->copies[d->next];
     size_t tasks = p->tasks.count * sizeof *p->tasks.at;
     size_t blocks = p->blocks.count * sizeof *p->blocks.at;
-    LIERNE_TRY(wait_until_taken(d->taken[d->next]));
+    LIERNE_TRY(d->taken[d->next] ? wait_until_taken(d->taken[d->next]) : LIERNE_OK);
     copy_bytes(copy, p->tasks.at, tasks);
     copy_bytes(copy + tasks, p->blocks.at, blocks);
     copy_bytes(copy + tasks + blocks, p->lists.at, p->lists.count * sizeof *p->lists.at);
@@ -243,6 +234,12 @@ static lierne_status renew_program(lierne_program *p, void *stream) {
     device_program *d = p->device;
     int copy = d->next;
     d->next = !copy;
+    if (!d->taken[copy]) {
+        /* On the device of the stream, which is another one than the caller's in an update. */
+        LIERNE_TRY(
+            lierne_cuda_check(cudaEventCreateWithFlags(&d->taken[copy], cudaEventDisableTiming),
+                              "cudaEventCreateWithFlags"));
+    }
     LIERNE_TRY(upload(d->memory, p->copies[copy], lierne_program_bytes(p), stream));
     return lierne_cuda_check(cudaEventRecord(d->taken[copy], stream), "cudaEventRecord");
 }
@@ -250,8 +247,10 @@ static lierne_status renew_program(lierne_program *p, void *stream) {
 static void discard(lierne_program *p, void *stream) {
     device_program *d = p->device;
     if (d) {
-        for (int i = 0; i < 2 && d->taken[i]; i++) {
-            cudaEventDestroy(d->taken[i]);
+        for (int i = 0; i < 2; i++) {
+            if (d->taken[i]) {
+                cudaEventDestroy(d->taken[i]);
+            }
         }
         free_ordered(d->memory, stream);
         lierne_mem_free(d);
