@@ -151,10 +151,12 @@ static void split_off(boxes_case *c, int side, int fused, const int64_t *start,
     add_box(c, box, axes);
 }
 
-/* Cuts a box of the fused tensor at random. */
+/* Cuts a box of the fused tensor at random, with this many cuts at most. */
+static int cuts;
 static void split(boxes_case *c, int side, int fused, int64_t *start, int64_t *sizes, int naxes) {
     int a = draw(naxes);
-    if (draw(4) && sizes[a] > 1 && c->n[!side] + 2 < BOXES_TENSORS - 2) {
+    if (draw(4) && sizes[a] > 1 && cuts > 0) {
+        cuts--;
         int64_t all = sizes[a], first = 1 + draw(all - 1);
         sizes[a] = first;
         split(c, side, fused, start, sizes, naxes);
@@ -172,6 +174,7 @@ static int random_split(boxes_case *c, int side) {
     int64_t shape[LIERNE_MAX_AXES], start[LIERNE_MAX_AXES] = {0};
     int naxes = random_shape(shape, 1 + draw(LIERNE_MAX_AXES));
     add_tensor(c, side, naxes, shape);
+    cuts = BOXES_TENSORS - 1;
     split(c, side, 0, start, shape, naxes);
     if (c->n[!side] == 0) {
         split_off(c, side, 0, start, shape, naxes);

@@ -100,17 +100,19 @@ lierne_status lierne_set_check_box(const lierne_set_spec *spec, int64_t i) {
                : LIERNE_OK;
 }
 
+/* In one go: small numbers as the seed of small numbers collide. */
 uint64_t lierne_set_hash_box(uint64_t hash, const lierne_set_spec *spec, int64_t i) {
     const lierne_set_box *box = &spec->boxes[i];
-    size_t src = (size_t)spec->src[box->src]->naxes, dst = (size_t)spec->dst[box->dst]->naxes;
-    hash = lierne_hash(hash, box->src_start, src * sizeof *box->src_start);
-    hash = lierne_hash(hash, box->dst_start, dst * sizeof *box->dst_start);
-    hash = lierne_hash(hash, box->sizes, dst * sizeof *box->sizes);
-    for (int a = 0; a < (int)dst; a++) {
-        const int32_t axis = axis_of(box, a);
-        hash = lierne_hash(hash, &axis, sizeof axis);
+    int64_t words[1 + 4 * LIERNE_MAX_AXES] = {(int64_t)hash}, *at = words + 1;
+    for (int a = 0; a < spec->src[box->src]->naxes; a++) {
+        *at++ = box->src_start[a];
     }
-    return hash;
+    for (int a = 0; a < spec->dst[box->dst]->naxes; a++) {
+        *at++ = box->dst_start[a];
+        *at++ = box->sizes[a];
+        *at++ = axis_of(box, a);
+    }
+    return lierne_hash(0, words, sizeof words);
 }
 
 /* --- every element once ------------------------------------------------------------------------
