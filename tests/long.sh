@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
 # emulated device, collectives 10,000 times, 1,200 hangs, 1,000 deaths of ranks,
-# 100,000 steps of samples, 20,000 pairs of layouts, 2,000 tensor sets,
+# 100,000 steps of samples, 20,000 pairs of layouts, 2,000 tensor sets, 4,000 with boxes, 10,000 steps of deltas with faults,
 # 100,000 dense halos, 20,000 packings and packed bridges, and 2,000 sequences of 20 updates. MPIRUN: empty where there is no MPI. Ends with the first that fails.
 set -eu
 build=${1:?usage: long.sh BUILD}
@@ -14,6 +14,8 @@ LIERNE_SEEDS=5000 "$build/unit" --filter 'samples/random_steps'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'bridge_general/random_*'
 LIERNE_TEST_PEERS=1 LIERNE_SEEDS=6000 "$build/unit" --filter 'bridge_general/random_*'
 LIERNE_SEEDS=2000 "$build/unit" --filter 'set/random_*'
+LIERNE_SEEDS=4000 "$build/unit" --filter 'set_boxes/random_*'
+LIERNE_SEEDS=260 "$build/unit" --filter 'delta_faults/*' # 40 steps each
 LIERNE_SEEDS=2000 "$build/unit" --filter 'fetch_and_add/*'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'packed/random_*'
 LIERNE_SEEDS=100000 "$build/unit" --filter 'dense_halo/random_*'
