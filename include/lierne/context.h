@@ -71,6 +71,15 @@ typedef struct lierne_links {
                                           each rank has a link of its own */
 } lierne_links;
 
+/* Levels of lines of the log, each with those before it (docs/watching.md). */
+typedef enum lierne_log_level {
+    LIERNE_LOG_LEVEL_OFF = 0,
+    LIERNE_LOG_LEVEL_ERROR = 1, /* why a context died */
+    LIERNE_LOG_LEVEL_WARN = 2,  /* calls that took more than a tenth of the timeout */
+    LIERNE_LOG_LEVEL_INFO = 3,  /* contexts and their transports; plans */
+    LIERNE_LOG_LEVEL_DEBUG = 4  /* every call */
+} lierne_log_level;
+
 /* How to create a context. First set size to sizeof(lierne_context_spec) and the rest to zero. NULL
  * in place of a spec means all zeros. */
 typedef struct lierne_context_spec {
@@ -101,13 +110,23 @@ typedef struct lierne_context_spec {
                                   and 50 GB/s. The same on every rank. Copied */
     const char *name;          /* of the context, for messages, logs and metrics; NULL: none. See
                                   LIERNE_MAX_NAME (lierne/status.h). The same on every rank. Copied */
+    /* Gets every line of the log up to log_level, whatever LIERNE_LOG says: one line of text
+     * without a line feed, which begins with "rank R" and the context's name and is valid during
+     * the call. lierne calls it from its own calls, in the thread that called, until
+     * lierne_context_destroy has returned; contexts of different threads, also of one simulated
+     * world, call it at the same time. It must not call lierne. NULL: none. May differ between
+     * ranks. */
+    void (*log)(lierne_log_level level, const char *line, void *user);
+    void *log_user;             /* passed to log */
+    lierne_log_level log_level; /* the last level that log gets; OFF without log */
 } lierne_context_spec;
 
 /* Creates a context of a world of one rank, or with one member of a larger world. Not collective.
  * spec may be NULL. Destroy it with lierne_context_destroy; *out is NULL on failure.
- * Errors: INVALID (out NULL, spec->size, timeout, max_groups, links, name, LIERNE_TIMEOUT_MS,
- * LIERNE_CHECK or LIERNE_SUMMARY not a number, LIERNE_LOG or LIERNE_LOG_FILE, members), IO (no file
- * can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for LIERNE_LOG_FILE), NO_MEMORY. */
+ * Errors: INVALID (out NULL, spec->size, timeout, max_groups, links, name, log or log_level,
+ * LIERNE_TIMEOUT_MS, LIERNE_CHECK or LIERNE_SUMMARY not a number, LIERNE_LOG or LIERNE_LOG_FILE,
+ * members), IO (no file can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for LIERNE_LOG_FILE),
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 

@@ -31,6 +31,11 @@ struct lierne_plan {
     bool compares; /* the next call compares the segments, which no message does, with all ranks */
 };
 
+/* plan_log.c. What the log says of a new plan. fields: what ranks compared; call: of agreeing and
+ * connecting, where the other ranks are waited for. */
+void lierne_plan_log(const lierne_plan *plan, const lierne_field *fields, size_t nfields,
+                     const lierne_call *call);
+
 /* plan_name.c. Whether the name is one. add_name: a copy of n fields, and the name after them.
  * Errors: INVALID; NO_MEMORY. */
 lierne_status lierne_plan_check_name(const lierne_plan_parts *parts, int rank);

@@ -305,29 +305,6 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
                : LIERNE_OK;
 }
 
-/* call: of agreeing and connecting, where the other ranks are waited for. */
-static void log_plan(const lierne_plan *plan, const lierne_call *call) {
-    const lierne_context *context = plan->context;
-    const char *name = plan->parts.name;
-    const char *const quote[2] = {name ? " '" : "", name ? "'" : ""};
-    for (int d = 0; d < 2 && context->log.level >= LIERNE_LOG_INFO; d++) {
-        const lierne_plan_side *side = &plan->parts.side[d];
-        lierne_route_counts counts = lierne_route_count(side->route);
-        int64_t bytes = (int64_t)lierne_dtype_size(plan->parts.dtype);
-        lierne_log_write(
-            context, LIERNE_LOG_INFO,
-            "plan %d%s%s%s: %s of %s, %s: %lld bytes sent in %lld messages, %lld received in "
-            "%lld, %zu stages, over %s; agreed after %.6f s",
-            plan->decision, quote[0], name ? name : "", quote[1], d ? "adjoint" : "forward",
-            plan->parts.kind, side->balanced ? "balanced" : plan->parts.algorithm[d],
-            (long long)(counts.sent * bytes), (long long)counts.sent_messages,
-            (long long)(counts.received * bytes), (long long)counts.received_messages,
-            (size_t)side->route->stages.count,
-            plan->transports[d][0] ? plan->transports[d] : "none",
-            lierne_recorder_seconds(&context->recorder, call->end - call->start));
-    }
-}
-
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
                               lierne_plan_parts *parts, const lierne_field *fields,
                               size_t nfields) {
@@ -363,7 +340,7 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     context->nplans++;
     plan->counters->plans++;
     lierne_recorder_set_name(&context->recorder, decision, plan->parts.name);
-    log_plan(plan, &context->calls[call % LIERNE_CALLS]);
+    lierne_plan_log(plan, fields, nfields, &context->calls[call % LIERNE_CALLS]);
     *out = plan;
     return LIERNE_OK;
 }

@@ -2,6 +2,7 @@
 against the golden files of the C library."""
 import ctypes
 import gc
+import logging
 import os
 import pickle
 import tempfile
@@ -365,6 +366,41 @@ class Bridges(unittest.TestCase):
             for direction in ("forward", "adjoint"):
                 self.assertGreater(result[direction]["checked"], 1000)
                 self.assertEqual(result[direction]["wrong"], 0, (name, direction))
+
+
+class Logs(unittest.TestCase):
+    def lines(self, level):
+        """Records of a logger of that level, of a world with a plan that moves and then dies."""
+        heard = []
+        logger = logging.Logger("lierne", level)
+        logger.addHandler(logging.Handler())
+        logger.handlers[0].emit = heard.append
+        with lierne.Context.sim(2, context_name="sea", log=logger) as world:
+            gc.collect()  # nothing but the world keeps what C calls
+
+            def rank(context):
+                lierne.all_gather(context, 1, "f32", name="waves").forward(np.float32([1]))
+            world.run(rank)
+            world[1].abort("100 % wet")
+        return [(record.levelname, record.getMessage()) for record in heard]
+
+    def test_a_logger_gets_its_levels(self):
+        levels = ("ERROR", "WARNING", "INFO", "DEBUG")
+        counts = []
+        for level in levels:
+            lines = self.lines(level)
+            self.assertEqual({of for of, _ in lines} - {"WARNING"},
+                             set(levels[:levels.index(level) + 1]) - {"WARNING"})
+            self.assertIn(("ERROR", "rank 1 of sea: LIERNE_ERR_TRANSPORT: lierne_context_abort: 100 % wet"), lines)
+            counts.append(len(lines))
+        self.assertLess(counts[1], counts[2])
+        self.assertLess(counts[2], counts[3])
+        self.assertTrue(any("plan 0 'waves': forward of all_gather" in line for _, line in lines), lines)
+        self.assertEqual(self.lines(logging.CRITICAL), [])
+
+    def test_what_is_no_logger(self):
+        with self.assertRaisesRegex(TypeError, "log is <built-in function print>, must be a logging.Logger"):
+            lierne.Context.self(log=print)
 
 
 class Hangs(unittest.TestCase):

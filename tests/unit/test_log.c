@@ -49,7 +49,7 @@ static size_t count_lines(const char *log, const char *words) {
 
 /* A bridge on all ranks of a world, executed once; the reports of rank 3, with texts that outlive
  * its plan. */
-static void move(lierne_report reports[2], bool kill) {
+static void move_with(const lierne_context_spec *context, lierne_report reports[2], bool kill) {
     static char transports[2][64];
     static const int64_t shape[3] = {8, 6, 4};
     static float in[RANKS][ELEMENTS], out[RANKS][ELEMENTS];
@@ -58,7 +58,7 @@ static void move(lierne_report reports[2], bool kill) {
     lierne_sim *sim;
     lierne_plan *plans[RANKS];
     lierne_request *requests[RANKS];
-    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    assert_ok(lierne_sim_create(&sim, RANKS, context));
     for (int r = 0; r < RANKS; r++) {
         assert_ok(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
     }
@@ -82,6 +82,10 @@ static void move(lierne_report reports[2], bool kill) {
     assert_ok(lierne_sim_destroy_all(sim));
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
+}
+
+static void move(lierne_report reports[2], bool kill) {
+    move_with(NULL, reports, kill);
 }
 
 Test(log, nothing_by_default) {
@@ -117,8 +121,13 @@ Test(log, contexts_and_plans) {
     snprintf(line, sizeof line, "lierne %s: a context of 8 of 8 ranks, timeout 60 s\n",
              lierne_version());
     cr_expect_eq(count_lines(log, line), RANKS, "%s", log);
-    cr_expect_eq(count_lines(log, "transport sim: to 7 peers\n"), RANKS, "%s", log);
-    cr_expect_eq(count_lines(log, "\n"), 4 * RANKS, "%s", log);
+    cr_expect_eq(count_lines(log, "transport sim: to 7 peers: "), RANKS, "%s", log);
+    cr_expect_eq(count_lines(log, "rank 0: transport sim: to 7 peers: 1 to 7\n"), 1, "%s", log);
+    cr_expect_eq(count_lines(log, "rank 1: transport sim: to 7 peers: 0, 2 to 7\n"), 1, "%s", log);
+    cr_expect_eq(count_lines(log, ": plan 0: lierne_plan_create_bridge: src.ndims 3, "
+                                  "src.dim[0].name 'tp', src.dim[0].size 8, "),
+                 RANKS, "%s", log);
+    cr_expect_eq(count_lines(log, "\n"), 5 * RANKS, "%s", log);
     rmdir(folder);
 }
 
@@ -139,6 +148,51 @@ Test(log, levels) {
     rmdir(folder);
 }
 
+typedef struct heard {
+    lierne_log_level highest;
+    char all[1 << 16];
+} heard;
+
+static void hear(lierne_log_level level, const char *line, void *user) {
+    heard *h = user;
+    size_t used = strlen(h->all);
+    h->highest = level > h->highest ? level : h->highest;
+    cr_expect_null(strchr(line, '\n'));
+    snprintf(h->all + used, sizeof h->all - used, "%d %s\n", (int)level, line);
+}
+
+/* A function gets the lines up to its own level, whatever the environment's is, and with the same
+ * text behind the process. */
+Test(log, lines_for_a_function) {
+    static heard h;
+    lierne_context_spec spec = {.size = sizeof spec, .name = "sea", .log = hear, .log_user = &h};
+    char line[100];
+    for (int level = LIERNE_LOG_LEVEL_OFF; level <= LIERNE_LOG_LEVEL_DEBUG; level++) {
+        memset(&h, 0, sizeof h);
+        spec.log_level = (lierne_log_level)level;
+        ask("warn", "log");
+        move_with(&spec, NULL, true);
+        cr_expect_eq((int)h.highest,
+                     level == LIERNE_LOG_LEVEL_WARN ? LIERNE_LOG_LEVEL_ERROR : level);
+        const char *log = read_log("log");
+        cr_expect_eq(count_lines(log, "lierne error "), count_lines(log, "\n"), "%s", log);
+        cr_expect_geq(count_lines(log, "\n"), 1);
+        cr_expect_eq(count_lines(h.all, "1 rank 5 of sea: LIERNE_ERR_IO: lierne_context_abort: "),
+                     level >= LIERNE_LOG_LEVEL_ERROR, "%s", h.all);
+        cr_expect_eq(count_lines(h.all, "4 rank 3 of sea: forward 0 of plan 0: LIERNE_OK after "),
+                     level == LIERNE_LOG_LEVEL_DEBUG, "%s", h.all);
+        snprintf(line, sizeof line, "lierne %s: a context of 8 of 8 ranks", lierne_version());
+        cr_expect_eq(count_lines(h.all, line), level >= LIERNE_LOG_LEVEL_INFO ? RANKS : 0, "%s",
+                     h.all);
+    }
+    memset(&h, 0, sizeof h);
+    unsetenv("LIERNE_LOG");
+    move_with(&spec, NULL, true);
+    cr_expect_eq((int)h.highest, LIERNE_LOG_LEVEL_DEBUG);
+    cr_expect_str_eq(read_log("log"), "");
+    rmdir(folder);
+}
+
 Test(log, names_of_files) {
     char host[100], name[200];
     lierne_context *context;
@@ -153,6 +207,13 @@ Test(log, names_of_files) {
 
 Test(log, what_is_rejected) {
     lierne_context *context;
+    lierne_context_spec spec = {.size = sizeof spec, .log_level = LIERNE_LOG_LEVEL_INFO};
+    assert_error(lierne_context_create_self(&context, &spec), LIERNE_ERR_INVALID,
+                 "log is NULL, but log_level is 3 (info)");
+    spec.log = hear;
+    spec.log_level = (lierne_log_level)5;
+    assert_error(lierne_context_create_self(&context, &spec), LIERNE_ERR_INVALID,
+                 "log_level is 5, must be 0 (off) to 4 (debug)");
     ask("loud", "log");
     assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_INVALID,
                  "LIERNE_LOG is 'loud', must be error, warn, info, debug or off");

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import threading
 import types
@@ -38,7 +39,28 @@ def _spec(options, world=None):
     world = options.get("world_size") or world
     if world:
         sized("nodes", options.get("nodes"), world)
-    return Spec("lierne_context_spec", nmembers=len(members), name=options.pop("context_name", None), **options)
+    name, logger = options.pop("context_name", None), options.pop("log", None)
+    log = _log_fields(logger)
+    spec = Spec("lierne_context_spec", nmembers=len(members), name=name, **log, **options)
+    spec.kept.append(log)
+    return spec
+
+
+# Python's level of each level of lierne's log.
+_LEVELS = {lib.LIERNE_LOG_LEVEL_ERROR: logging.ERROR, lib.LIERNE_LOG_LEVEL_WARN: logging.WARNING,
+           lib.LIERNE_LOG_LEVEL_INFO: logging.INFO, lib.LIERNE_LOG_LEVEL_DEBUG: logging.DEBUG}
+
+
+def _log_fields(logger):
+    """The fields of a spec that give a logger its lines: those that it wants now."""
+    if logger is None:
+        return {}
+    if not isinstance(logger, logging.Logger):
+        raise TypeError(f"log is {logger!r}, must be a logging.Logger")
+    level = max((own for own, its in _LEVELS.items() if logger.isEnabledFor(its)), default=0)
+    call = ffi.callback("void(lierne_log_level, const char *, void *)",
+                        lambda level, line, _: logger.log(_LEVELS[level], "%s", text(line)))
+    return {"log": call, "log_level": level}
 
 
 class Dropped:
@@ -88,7 +110,8 @@ class Context(Dropped):
     Options of every way in, by keyword: timeout (seconds that any wait may take; 60), nodes (node of
     each rank), check (compare every call with those of all other ranks), max_groups, members and
     world_size (a context over some ranks of a larger world). They are the fields of
-    lierne_context_spec, whose name is context_name here."""
+    lierne_context_spec, whose name is context_name here. log: a logger that gets the lines of lierne's
+    log, whatever LIERNE_LOG says, up to the level that it has when the context is made."""
 
     def __init__(self, handle: typing.Any, destroy: typing.Any, keep: typing.Any = ()) -> None:
         super().__init__()
@@ -105,7 +128,8 @@ class Context(Dropped):
     def self(cls, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
              check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
              world_size: typing.Optional[int] = None,
-             context_name: typing.Optional[str] = None) -> Context:
+             context_name: typing.Optional[str] = None,
+             log: typing.Optional[logging.Logger] = None) -> Context:
         """A world of one rank. Not collective."""
         spec = _spec(arguments(locals(), "cls"), 1)
         return cls(make("lierne_context", lib.lierne_context_create_self, spec.at),
@@ -116,7 +140,8 @@ class Context(Dropped):
              timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None, check: bool = False,
              max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
              world_size: typing.Optional[int] = None,
-             context_name: typing.Optional[str] = None) -> Context:
+             context_name: typing.Optional[str] = None,
+             log: typing.Optional[logging.Logger] = None) -> Context:
         """The processes of one node, without MPI. Collective. world 0: rank, world and name come from
         the launcher's environment (torchrun, mpirun, srun); name is then added to the launcher's."""
         own = _spec(arguments(locals(), "cls", "rank", "world", "name"), world)
@@ -129,7 +154,8 @@ class Context(Dropped):
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
             world_size: typing.Optional[int] = None,
-            context_name: typing.Optional[str] = None) -> Context:
+            context_name: typing.Optional[str] = None,
+            log: typing.Optional[logging.Logger] = None) -> Context:
         """The ranks of an MPI communicator of mpi4py. Collective. Loads liblierne_mpi, and with it
         MPI; nothing else in this package does. Raises OSError if the package has no liblierne_mpi."""
         options = arguments(locals(), "cls", "comm")
@@ -145,7 +171,8 @@ class Context(Dropped):
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
             world_size: typing.Optional[int] = None,
-            context_name: typing.Optional[str] = None) -> Context:
+            context_name: typing.Optional[str] = None,
+            log: typing.Optional[logging.Logger] = None) -> Context:
         """Ranks that communicate through the caller's functions (see lierne.oob.Calls). Collective."""
         options = arguments(locals(), "cls", "rank", "nranks", "calls")
         from lierne.oob import Calls, bind
@@ -161,7 +188,7 @@ class Context(Dropped):
         return cls(handle, lib.lierne_context_destroy_all, (spec, bound))
 
     def shrink(self, *, timeout: typing.Optional[float] = None, check: bool = False,
-               max_groups: int = 0) -> Context:
+               max_groups: int = 0, log: typing.Optional[logging.Logger] = None) -> Context:
         """The context of the ranks that are left, of this one, which is dead because others have
         died. Collective over the ranks whose processes run; all get it, or all the same error. Ranks
         are counted anew; former_ranks has those of before. Close this context too."""
@@ -191,7 +218,8 @@ class Context(Dropped):
     def sim(nranks: int, *, timeout: typing.Optional[float] = None, nodes: typing.Optional[Integers] = None,
             check: bool = False, max_groups: int = 0, members: typing.Optional[typing.Sequence[int]] = None,
             world_size: typing.Optional[int] = None,
-            context_name: typing.Optional[str] = None) -> World:
+            context_name: typing.Optional[str] = None,
+            log: typing.Optional[logging.Logger] = None) -> World:
         """A World: all ranks of a world in this process, for tests and offline planning."""
         return World(**arguments(locals()))
 
@@ -390,10 +418,12 @@ class World:
                  nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
                  members: typing.Optional[typing.Sequence[int]] = None,
                  world_size: typing.Optional[int] = None,
-                 context_name: typing.Optional[str] = None) -> None:
+                 context_name: typing.Optional[str] = None,
+                 log: typing.Optional[logging.Logger] = None) -> None:
         self._handle = None
         spec = _spec(arguments(locals(), "nranks"), nranks)
         self._handle = make("lierne_sim", lib.lierne_sim_create, nranks, spec.at)
+        self._keep = spec
         self._contexts = {}
         self._nranks = nranks
 

@@ -97,7 +97,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     double summary = 0;
     LIERNE_TRY(env_number("LIERNE_SUMMARY", 0, &summary));
     context->summary = summary > 0;
-    LIERNE_TRY(lierne_log_open(context));
+    LIERNE_TRY(lierne_log_open(context, spec));
     LIERNE_TRY(take_links(context, spec));
     double check = spec->check != 0;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
@@ -271,12 +271,13 @@ static void log_call(const lierne_context *context, const lierne_call *c) {
     double seconds = lierne_recorder_seconds(&context->recorder, c->end - c->start);
     bool slow = seconds > context->timeout / 10;
     char name[LIERNE_CALL_TEXT];
-    if (!slow && context->log.level < LIERNE_LOG_DEBUG) {
+    if (!slow && context->log.level < LIERNE_LOG_LEVEL_DEBUG) {
         return;
     }
     lierne_context_print_call(name, context, c);
-    LIERNE_LOG(context, slow ? LIERNE_LOG_WARN : LIERNE_LOG_DEBUG, "%s%s: %s after %.6f s",
-               slow ? "slow: " : "", name, lierne_status_name(c->status), seconds);
+    LIERNE_LOG(context, slow ? LIERNE_LOG_LEVEL_WARN : LIERNE_LOG_LEVEL_DEBUG,
+               "%s%s: %s after %.6f s", slow ? "slow: " : "", name, lierne_status_name(c->status),
+               seconds);
 }
 
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
@@ -284,7 +285,7 @@ void lierne_context_end_call(lierne_context *context, int64_t call, lierne_statu
     if (call + LIERNE_CALLS >= context->ncalls) {
         c->end = lierne_recorder_now(&context->recorder);
         c->status = status;
-        if (context->log.level >= LIERNE_LOG_WARN) {
+        if (context->log.level >= LIERNE_LOG_LEVEL_WARN) {
             log_call(context, c);
         }
         LIERNE_METRICS_UPDATE(context);

@@ -98,7 +98,7 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
         }
         lierne_recorder_die(&context->recorder, status, context->dead_message);
         lierne_set_error(context->dead_message);
-        LIERNE_LOG(context, LIERNE_LOG_ERROR, "%s: %s%s%s", lierne_status_name(status),
+        LIERNE_LOG(context, LIERNE_LOG_LEVEL_ERROR, "%s: %s%s%s", lierne_status_name(status),
                    context->killer ? context->killer : "", context->killer ? ": " : "",
                    context->dead_message);
         if (context->control->failures) {

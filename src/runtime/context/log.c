@@ -14,6 +14,7 @@
 
 #define PATH_SIZE 4096
 #define HOST_SIZE 256
+#define LINE_SIZE 2048
 
 static const char *const names[] = {"off", "error", "warn", "info", "debug"};
 
@@ -83,12 +84,31 @@ static lierne_status name_file(char path[PATH_SIZE], const char *name, int rank)
     return LIERNE_OK;
 }
 
-lierne_status lierne_log_open(lierne_context *context) {
+/* The function of the caller's, and how much it gets. */
+static lierne_status take_call(lierne_log *log, const lierne_context_spec *spec) {
+    int level = (int)spec->log_level;
+    if (level < LIERNE_LOG_LEVEL_OFF || level > LIERNE_LOG_LEVEL_DEBUG) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "log_level is %d, must be %d (off) to %d (debug)",
+                           level, LIERNE_LOG_LEVEL_OFF, LIERNE_LOG_LEVEL_DEBUG);
+    }
+    if (!spec->log && level != LIERNE_LOG_LEVEL_OFF) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "log is NULL, but log_level is %d (%s)", level,
+                           names[level]);
+    }
+    log->call = spec->log;
+    log->user = spec->log_user;
+    log->call_level = spec->log_level;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_log_open(lierne_context *context, const lierne_context_spec *spec) {
     const char *name = getenv("LIERNE_LOG_FILE");
     lierne_log log = {.file = STDERR_FILENO};
     char path[PATH_SIZE] = "";
-    LIERNE_TRY(read_level(&log.level));
-    if ((log.level != LIERNE_LOG_OFF || context->summary) && name && *name) {
+    LIERNE_TRY(take_call(&log, spec));
+    LIERNE_TRY(read_level(&log.file_level));
+    log.level = log.file_level > log.call_level ? log.file_level : log.call_level;
+    if ((log.file_level != LIERNE_LOG_LEVEL_OFF || context->summary) && name && *name) {
         LIERNE_TRY(name_file(path, name, context->rank));
         log.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         log.owned = log.file >= 0;
@@ -108,26 +128,35 @@ void lierne_log_close(lierne_log *log) {
     *log = (lierne_log){0};
 }
 
+/* A log that cannot be written must not end a call that succeeded. */
+static void write_line(const lierne_log *log, lierne_log_level level, const char *text) {
+    char host[HOST_SIZE], line[LINE_SIZE + 2 * HOST_SIZE];
+    find_host(host);
+    int n = snprintf(line, sizeof line, "lierne %s %s:%ld %s\n", names[level], host, (long)getpid(),
+                     text);
+    ssize_t written = write(log->file, line, (size_t)n);
+    (void)written;
+}
+
 void lierne_log_write(const lierne_context *context, lierne_log_level level, const char *format,
                       ...) {
-    char host[HOST_SIZE], line[LIERNE_MESSAGE_SIZE + 2 * HOST_SIZE];
+    const lierne_log *log = &context->log;
+    char line[LINE_SIZE];
     va_list args;
-    find_host(host);
-    int head = snprintf(line, sizeof line, "lierne %s %s:%ld rank %d%s%s: ", names[level], host,
-                        (long)getpid(), context->rank, context->name ? " of " : "",
-                        context->name ? context->name : "");
+    int head = snprintf(line, sizeof line, "rank %d%s%s: ", context->rank,
+                        context->name ? " of " : "", context->name ? context->name : "");
     va_start(args, format);
-    int body = vsnprintf(line + head, sizeof line - (size_t)head, format, args);
+    vsnprintf(line + head, sizeof line - (size_t)head, format, args);
     va_end(args);
-    size_t end = (size_t)head + (body > 0 ? (size_t)body : 0);
-    end = end < sizeof line - 1 ? end : sizeof line - 2;
-    for (size_t i = 0; i < end; i++) {
-        line[i] = (unsigned char)line[i] < ' ' ? ' ' : line[i];
+    for (char *c = line; *c; c++) {
+        *c = (unsigned char)*c < ' ' ? ' ' : *c;
     }
-    line[end] = '\n';
-    /* A log that cannot be written must not end a call that succeeded. */
-    ssize_t written = write(context->log.file, line, end + 1);
-    (void)written;
+    if (level <= log->file_level) {
+        write_line(log, level, line);
+    }
+    if (level <= log->call_level) {
+        log->call(level, line, log->user);
+    }
 }
 
 void lierne_log_text(const lierne_context *context, const lierne_text *text) {
@@ -137,36 +166,64 @@ void lierne_log_text(const lierne_context *context, const lierne_text *text) {
     }
 }
 
-/* The peers whose messages a carrier would take: that of the first one that reaches them. */
-static int count_peers(const lierne_context *context, int carrier) {
+/* Whether a carrier would take the messages to a peer: it is the first one that reaches it. */
+static bool serves(const lierne_context *context, int carrier, int peer) {
+    int first = 0;
+    while (first < context->ncarriers &&
+           !context->carriers[first].transport->reaches(context->carriers[first].self, peer)) {
+        first++;
+    }
+    return first == carrier && peer != context->index;
+}
+
+/* Adds ", 3" or ", 3 to 7" to a list of ranks, as long as there is room. */
+static void add_ranks(char *list, size_t size, const lierne_context *context, int from, int to) {
+    size_t used = strlen(list);
+    int first = lierne_members_rank(&context->members, from);
+    int last = lierne_members_rank(&context->members, to);
+    if (used + sizeof ", 2147483647 to 2147483647, ..." > size) {
+        snprintf(list + used, size - used, "%s", used && list[used - 1] == '.' ? "" : ", ...");
+    } else if (first == last) {
+        snprintf(list + used, size - used, "%s%d", used ? ", " : "", first);
+    } else {
+        snprintf(list + used, size - used, "%s%d to %d", used ? ", " : "", first, last);
+    }
+}
+
+/* The number of peers that a carrier serves, and their ranks. */
+static int list_peers(char *list, size_t size, const lierne_context *context, int carrier) {
     int count = 0;
-    for (int peer = 0; peer < context->members.count; peer++) {
-        int first = 0;
-        while (first < context->ncarriers &&
-               !context->carriers[first].transport->reaches(context->carriers[first].self, peer)) {
-            first++;
+    list[0] = '\0';
+    for (int peer = 0, end; peer < context->members.count; peer = end + 1) {
+        for (end = peer; end < context->members.count && serves(context, carrier, end);) {
+            end++;
         }
-        count += first == carrier && peer != context->index;
+        if (end > peer) {
+            add_ranks(list, size, context, peer, end - 1);
+        }
+        count += end - peer;
     }
     return count;
 }
 
 void lierne_log_context(const lierne_context *context) {
     const lierne_members *m = &context->members;
-    if (context->log.level < LIERNE_LOG_INFO) {
+    if (context->log.level < LIERNE_LOG_LEVEL_INFO) {
         return;
     }
-    lierne_log_write(context, LIERNE_LOG_INFO,
+    lierne_log_write(context, LIERNE_LOG_LEVEL_INFO,
                      "lierne %s: a context of %d of %d ranks, timeout %g s%s", lierne_version(),
                      m->count, m->world, context->timeout,
                      context->check ? ", which compares every call" : "");
     for (int i = 0; i < context->ncarriers; i++) {
-        lierne_log_write(context, LIERNE_LOG_INFO, "transport %s: to %d peers",
-                         context->carriers[i].transport->name, count_peers(context, i));
+        char ranks[LINE_SIZE / 4];
+        int count = list_peers(ranks, sizeof ranks, context, i);
+        lierne_log_write(context, LIERNE_LOG_LEVEL_INFO, "transport %s: to %d peers%s%s",
+                         context->carriers[i].transport->name, count, count ? ": " : "", ranks);
     }
     for (int i = 0; i < LIERNE_MAX_TRANSPORTS; i++) {
         if (context->unused[i].transport) {
-            lierne_log_write(context, LIERNE_LOG_INFO, "transport %s is not used: %s",
+            lierne_log_write(context, LIERNE_LOG_LEVEL_INFO, "transport %s is not used: %s",
                              context->unused[i].transport, context->unused[i].why);
         }
     }

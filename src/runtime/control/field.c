@@ -59,6 +59,25 @@ static void print_field(char *text, size_t size, const lierne_field *field) {
     }
 }
 
+void lierne_fields_print(lierne_text *text, const lierne_field *fields, size_t n) {
+    const char *between = "";
+    for (size_t i = 0; i < n; i++) {
+        const lierne_field *f = &fields[i];
+        char value[48];
+        if (f->list ? !f->items : f->value == 0) {
+            continue;
+        }
+        lierne_text_add(text, "%s%s ", between, f->name);
+        if (f->list && f->kind == LIERNE_ITEM_TEXT) {
+            lierne_text_add(text, "'%.*s'", (int)f->count, (const char *)f->items);
+        } else {
+            print_field(value, sizeof value, f);
+            lierne_text_add(text, "%s", value);
+        }
+        between = ", ";
+    }
+}
+
 bool lierne_field_same_lists(const lierne_field *first, const lierne_field *mine) {
     return first && mine && first->items && mine->items && first->kind == mine->kind &&
            strcmp(first->name, mine->name) == 0 &&

@@ -28,6 +28,10 @@ lierne_field lierne_field_list(const char *name, lierne_item_kind kind, const vo
 lierne_field lierne_field_text(const char *name, const char *text);
 LIERNE_PRIVATE size_t lierne_item_size(lierne_item_kind kind);
 
+/* Adds "name value, name value" of those that are neither 0 nor NULL: texts in quotes, of other
+ * lists the number of entries. */
+LIERNE_PRIVATE void lierne_fields_print(lierne_text *text, const lierne_field *fields, size_t n);
+
 /* Of names and values: equal on ranks whose fields are. */
 LIERNE_PRIVATE uint64_t lierne_fields_hash(const lierne_field *fields, size_t n);
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import logging
 import typing
 import weakref
 import zlib
@@ -54,7 +55,8 @@ def context(over: typing.Literal["distributed", "node"] = "distributed", group: 
             nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
             members: typing.Optional[typing.Sequence[int]] = None,
             world_size: typing.Optional[int] = None,
-            context_name: typing.Optional[str] = None) -> lierne.Context:
+            context_name: typing.Optional[str] = None,
+            log: typing.Optional[logging.Logger] = None) -> lierne.Context:
     """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
