@@ -19,7 +19,7 @@ static const char help[] =
     "                       and to other nodes (default: the file's); a fifth number:\n"
     "                       MB/s of all ranks of a node to other nodes\n"
     "  -r, --rank=R         this rank's part only, and its routes\n"
-    "      --all            long lists in full, also for people\n"
+    "      --all            also coordinates, groups and peers; long lists in full\n"
     "      --format=FORMAT  text (default) or json, which has all\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
@@ -69,7 +69,7 @@ static lierne_status add_rank(plan_summary *summary, const lierne_plan *plan, in
     lierne_status status = LIERNE_OK;
     for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
          d++) {
-        status = plan_add_cost(summary, plan, (lierne_direction)d);
+        status = plan_add_cost(summary, plan, rank, (lierne_direction)d);
         if (status == LIERNE_OK) {
             status = plan_nodes_add(summary, plan, rank, (lierne_direction)d);
         }

@@ -12,8 +12,9 @@ typedef struct plan_cost {
     int64_t received_bytes;
     int64_t min_bytes;
     int64_t messages;       /* received */
-    int64_t max_rank_bytes; /* the most that one rank receives */
+    int64_t max_rank_bytes; /* the most that one rank receives, and the first such rank */
     int64_t max_rank_sent;
+    int receiver, sender;
     int64_t bound_rank_bytes; /* no schedule with the fewest bytes has less; of all ranks only */
     int64_t bound_rank_sent;
     plan_nodes *nodes;  /* NULL where the file has none */
@@ -54,7 +55,7 @@ bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size)
 lierne_status plan_nodes_open(plan_summary *summary);
 void plan_nodes_close(plan_summary *summary);
 void plan_nodes_json(const plan_cost *cost, bool bounds);
-void plan_nodes_text(const char *direction, const plan_cost *cost, bool bounds);
+void plan_nodes_text(const plan_cost cost[2], bool bounds);
 lierne_status plan_nodes_add(plan_summary *summary, const lierne_plan *plan, int rank,
                              lierne_direction direction);
 
@@ -70,11 +71,15 @@ void plan_route_json(FILE *to, const lierne_route *route);
 void plan_route_text(const char *text, bool all);
 
 /* Adds what a rank's plan reports of a direction. */
-lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan,
+lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan, int rank,
                             lierne_direction direction);
-/* A line on a grid, and one on peers, where they are bounded. */
+/* A line on a grid. */
 void plan_print_grid(const char *name, const lierne_grid *grid, const char *view);
-void plan_print_peers(int direction, const plan_cost *cost);
+/* plan_costs.c. What both directions cost, a line per number; bounds: with those of all ranks. row:
+ * one line of it. */
+void plan_print_costs(const plan_summary *summary, bool bounds);
+void plan_print_row(const char *name, const char *forward, const char *adjoint);
+void plan_print_bytes(const char *name, const int64_t bytes[2], const int64_t *bounds);
 /* The whole of a packed bridge. Returns an exit status. */
 int plan_print_packed(tool_bridge *bridge, bool all, char **argv);
 

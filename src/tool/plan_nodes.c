@@ -127,23 +127,31 @@ void plan_nodes_json(const plan_cost *cost, bool bounds) {
     }
 }
 
-void plan_nodes_text(const char *direction, const plan_cost *cost, bool bounds) {
-    const plan_nodes *n = cost->nodes;
-    const struct {
-        const char *name;
-        int64_t bytes;
-        int64_t bound;
-    } lines[] = {{"between nodes", n->between, n->bound.between_bytes},
-                 {"inside nodes", n->inside, least_inside(cost)},
-                 {"most sent by one node", n->most_sent, n->bound.sent_bytes},
-                 {"most received by one node", n->most_received, n->bound.received_bytes},
-                 {"most that one rank receives from other nodes", n->most_of_rank,
-                  n->bound.rank_received_bytes}};
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        printf("%s %s: %" PRId64, direction, lines[i].name, lines[i].bytes);
-        if (bounds) {
-            printf(" (bound %" PRId64 ")", lines[i].bound);
+typedef struct line {
+    const char *name;
+    int64_t bytes[2];
+    int64_t bound[2];
+} line;
+
+void plan_nodes_text(const plan_cost cost[2], bool bounds) {
+    line lines[] = {{.name = "between nodes"},
+                    {.name = "inside nodes"},
+                    {.name = "most sent by a node"},
+                    {.name = "most received by a node"},
+                    {.name = "most a rank gets from nodes"}};
+    for (int d = 0; d < 2; d++) {
+        const plan_nodes *n = cost[d].nodes;
+        const int64_t bytes[] = {n->between, n->inside, n->most_sent, n->most_received,
+                                 n->most_of_rank};
+        const int64_t bound[] = {n->bound.between_bytes, least_inside(&cost[d]),
+                                 n->bound.sent_bytes, n->bound.received_bytes,
+                                 n->bound.rank_received_bytes};
+        for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+            lines[i].bytes[d] = bytes[i];
+            lines[i].bound[d] = bound[i];
         }
-        printf("\n");
+    }
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        plan_print_bytes(lines[i].name, lines[i].bytes, bounds ? lines[i].bound : NULL);
     }
 }

@@ -51,7 +51,7 @@ static int plan_ranks(packed_plan_summary *s, lierne_sim *sim, char **argv) {
         status = packed_plan(&plan, lierne_sim_get_context(sim, rank), s->packed);
         for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
              d++) {
-            status = plan_add_cost(&s->base, plan, (lierne_direction)d);
+            status = plan_add_cost(&s->base, plan, rank, (lierne_direction)d);
         }
         if (status == LIERNE_OK) {
             status = count_rank(s, plan, rank);
@@ -128,12 +128,10 @@ static void print_side(const packed_plan_summary *s, int side) {
     printf("\n");
 }
 
-static void print_direction(const packed_plan_summary *s, int d) {
-    const plan_cost *cost = &s->base.cost[d];
-    printf("%-8s %16" PRId64 " %16" PRId64 " %16" PRId64 " %16" PRId64 " %9" PRId64 " %6" PRId64
-           "\n",
-           d ? "adjoint" : "forward", cost->received_bytes, cost->min_bytes, cost->max_rank_bytes,
-           cost->max_rank_sent, cost->messages, cost->stages);
+static void print_moved(int64_t sent, int64_t received) {
+    char bytes[TOOL_BYTES];
+    printf(" %12s", tool_bytes(bytes, sent));
+    printf(" %12s", tool_bytes(bytes, received));
 }
 
 static void print_ranks(const packed_plan_summary *s) {
@@ -143,14 +141,14 @@ static void print_ranks(const packed_plan_summary *s) {
            s->packed->redistribution ? "Elements of each rank's buffers"
                                      : "Rows of each rank with padding",
            tool_paint(stdout, TOOL_PLAIN));
-    printf("%6s %10s %12s %14s %14s %14s %14s\n", "rank", "source", "destination", "sent",
+    printf("%6s %9s %11s %12s %12s %12s %12s\n", "rank", "source", "destination", "sent",
            "received", "adjoint sent", "received");
     for (int r = 0; r < end; r++) {
         const packed_rank *at = &s->ranks[r];
-        printf("%6d %10" PRId64 " %12" PRId64 " %14" PRId64 " %14" PRId64 " %14" PRId64
-               " %14" PRId64 "\n",
-               r, at->rows[0], at->rows[1], at->sent[0], at->received[0], at->sent[1],
-               at->received[1]);
+        printf("%6d %9" PRId64 " %11" PRId64, r, at->rows[0], at->rows[1]);
+        print_moved(at->sent[0], at->received[0]);
+        print_moved(at->sent[1], at->received[1]);
+        printf("\n");
     }
     if (end < world) {
         printf("   ... %d more (--all)\n", world - end);
@@ -174,17 +172,10 @@ static void print_text(const packed_plan_summary *s) {
         printf("  %-10s %" PRId64 " bring %" PRId64 " of %" PRId64 " tokens their rows\n", "runs",
                packed->images->nruns, delivered_tokens(packed), packed_tokens(packed, 1));
     }
-    print_ranks(s);
-    printf("\n%sBytes of one execution, all ranks together%s\n", tool_paint(stdout, TOOL_HEAD),
+    printf("\n%sOne execution, all ranks together%s\n", tool_paint(stdout, TOOL_HEAD),
            tool_paint(stdout, TOOL_PLAIN));
-    printf("%-8s %16s %16s %16s %16s %9s %6s\n", "", "received", "minimum", "most on a rank",
-           "most sent by one", "messages", "stages");
-    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
-        print_direction(s, d);
-    }
-    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
-        plan_print_peers(d, &s->base.cost[d]);
-    }
+    plan_print_costs(&s->base, false);
+    print_ranks(s);
 }
 
 static void print_list(const packed_plan_summary *s, const char *key, size_t offset, int d) {

@@ -21,7 +21,15 @@ static int64_t max(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan,
+/* Keeps the most, and the first rank that has it. */
+static void raise(int64_t *most, int *who, int64_t bytes, int rank) {
+    if (bytes > *most) {
+        *most = bytes;
+        *who = rank;
+    }
+}
+
+lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan, int rank,
                             lierne_direction direction) {
     lierne_report report = {.size = sizeof report};
     plan_cost *cost = &summary->cost[direction];
@@ -29,8 +37,8 @@ lierne_status plan_add_cost(plan_summary *summary, const lierne_plan *plan,
     cost->received_bytes += report.received_bytes;
     cost->min_bytes += report.min_bytes;
     cost->messages += report.received_messages;
-    cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
-    cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
+    raise(&cost->max_rank_bytes, &cost->receiver, report.received_bytes, rank);
+    raise(&cost->max_rank_sent, &cost->sender, report.sent_bytes, rank);
     cost->stages = max(cost->stages, report.stages);
     cost->most_peers = max(cost->most_peers, report.most_peers);
     cost->forwarded_bytes += report.forwarded_bytes;

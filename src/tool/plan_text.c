@@ -3,15 +3,9 @@
 #include "plan.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-enum {
-    COLUMNS = 96,
-    MOST_RANKS = 64,
-    MOST_GROUPS = 64,
-    MOST_LISTED = 64,
-    MOST_MEMBERS = 32,
-    FEW_MEMBERS = 8
-};
+enum { COLUMNS = 80, MOST_LISTED = 64, MOST_MEMBERS = 32, FEW_MEMBERS = 8 };
 
 /* Of a list with n entries: those that are printed. */
 static int shown(const plan_summary *summary, int n, int most) {
@@ -42,6 +36,7 @@ void plan_print_grid(const char *name, const lierne_grid *grid, const char *view
 }
 
 static void print_tensor(const plan_summary *summary) {
+    char text[TOOL_BYTES];
     const lierne_bridge_spec *spec = &summary->bridge->spec;
     int64_t bytes = (int64_t)lierne_dtype_size(spec->dtype);
     printf("  %-10s", "tensor");
@@ -51,7 +46,7 @@ static void print_tensor(const plan_summary *summary) {
         printf(" %s %" PRId64 ",", name, spec->shape[a]);
         bytes *= spec->shape[a];
     }
-    printf(" %s: %" PRId64 " bytes\n", lierne_dtype_name(spec->dtype), bytes);
+    printf(" %s: %s\n", lierne_dtype_name(spec->dtype), tool_bytes(text, bytes));
     if (spec->rows_per_sample) {
         printf("  %-10s %" PRId64 " of each sample, by %s\n", "rows", spec->rows_per_sample,
                spec->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR ? "sample" : "sequence");
@@ -63,6 +58,22 @@ static void print_tensor(const plan_summary *summary) {
     }
 }
 
+/* A sentence in lines that fit, each indented; a word that does not fit has a line of its own. */
+static void print_wrapped(const char *text) {
+    char word[1024];
+    int column = 0;
+    for (size_t length; *text; text += length + strspn(text + length, " ")) {
+        length = strcspn(text, " ");
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        int width = tool_text_columns(word);
+        bool fits = column == 0 || column + 1 + width <= tool_width(COLUMNS);
+        printf("%s", column == 0 ? "  " : fits ? " " : "\n  ");
+        tool_print_text(stdout, word);
+        column = fits && column ? column + 1 + width : 2 + width;
+    }
+    printf("\n");
+}
+
 static void print_mapping(const plan_summary *summary) {
     const int *ranks;
     int count;
@@ -71,14 +82,13 @@ static void print_mapping(const plan_summary *summary) {
     printf("direction %s, dp ratio %d\n", lierne_megatron_kind_name(kind),
            lierne_megatron_map_get_dp_ratio(summary->map));
     if (*rejection) {
-        printf("Megatron-LM's colocated bridge rejects this pair of grids: ");
-        tool_print_text(stdout, rejection);
-        printf("\n");
+        printf("Megatron-LM's colocated bridge rejects this pair of grids:\n");
+        print_wrapped(rejection);
     }
     lierne_megatron_map_get_misaligned(&ranks, &count, summary->map);
     if (count > 0) {
-        printf("On %d rank%s the dp ranks are misaligned; Megatron-LM delivers another dp rank's "
-               "samples there:\n  ",
+        printf("On %d rank%s the dp ranks are misaligned; Megatron-LM delivers samples of\n"
+               "another dp rank there:\n  ",
                count, count == 1 ? "" : "s");
         tool_print_ints(stdout, ranks, shown(summary, count, MOST_LISTED));
         printf("\n");
@@ -115,14 +125,12 @@ static void print_table(const plan_summary *summary, const char *src, const char
     tool_print_text(stdout, src);
     printf(" | on ");
     tool_print_text(stdout, dst);
-    printf(" | slice: the samples that this rank keeps%s\n%6s", tool_paint(stdout, TOOL_PLAIN),
-           "rank");
+    printf(" | slice: samples that the rank keeps%s\n%6s", tool_paint(stdout, TOOL_PLAIN), "rank");
     print_dims(spec->src, spec->src_view);
     printf("  |");
     print_dims(spec->dst, spec->dst_view);
     printf("  |  slice\n");
-    int end = summary->first + shown(summary, summary->end - summary->first, MOST_RANKS);
-    for (int rank = summary->first; rank < end; rank++) {
+    for (int rank = summary->first; rank < summary->end; rank++) {
         printf("%6d", rank);
         print_coords(spec->src, spec->src_view, rank);
         printf("  |");
@@ -134,7 +142,6 @@ static void print_table(const plan_summary *summary, const char *src, const char
             printf("  |  -\n");
         }
     }
-    print_left_out(summary->end, end, "   ");
 }
 
 /* Prints a group on this line, or on the next one if it does not fit; returns the new column. */
@@ -165,16 +172,13 @@ static void print_groups(const plan_summary *summary, const char *title, const i
         return;
     }
     printf("%s: %d of %d rank%s\n ", title, ngroups, size, size == 1 ? "" : "s");
-    int column = 1, printed = 0, matching = 0;
+    int column = 1;
     for (int g = 0; g < ngroups; g++) {
-        if (plan_summary_shows(summary, ranks + g * size, size) &&
-            (++matching <= MOST_GROUPS || summary->all)) {
+        if (plan_summary_shows(summary, ranks + g * size, size)) {
             column = print_group(summary, ranks + g * size, size, column);
-            printed++;
         }
     }
     printf("\n");
-    print_left_out(matching, printed, "  ");
 }
 
 static void print_all_groups(const plan_summary *summary) {
@@ -219,85 +223,59 @@ static void print_leaders(const plan_summary *summary) {
     print_crossings(summary, ranks, n);
 }
 
-/* A number of bytes and the bound of it, which is known of all ranks only. */
-static void print_most(int64_t bytes, int64_t bound, bool one) {
-    printf(" %16" PRId64, bytes);
-    if (!one) {
-        printf(" %14" PRId64, bound);
-    }
-}
-
-static void print_cost(const char *name, const plan_cost *cost, bool one) {
-    printf("%-8s %16" PRId64 " %16" PRId64, name, cost->received_bytes, cost->min_bytes);
-    if (!one) {
-        print_most(cost->max_rank_bytes, cost->bound_rank_bytes, one);
-    }
-    print_most(cost->max_rank_sent, cost->bound_rank_sent, one);
-    printf(" %9" PRId64 " %6" PRId64 "\n", cost->messages, cost->stages);
-}
-
-void plan_print_peers(int direction, const plan_cost *cost) {
-    if (cost->most_peers > 0) {
-        printf("%s: at most %" PRId64 " peers of a rank; %" PRId64 " bytes received are sent on\n",
-               direction ? "adjoint" : "forward", cost->most_peers, cost->forwarded_bytes);
-    }
-}
-
 static void print_costs(const plan_summary *summary) {
-    const char *algorithm = tool_bridge_algorithm(summary->bridge->method);
-    const char *on = tool_paint(stdout, TOOL_HEAD);
     bool one = summary->only >= 0;
-    if (one) {
-        printf("\n%sBytes of one execution, rank %d, algorithm %s", on, summary->only, algorithm);
-    } else {
-        printf("\n%sBytes of one execution, all ranks together, algorithm %s", on, algorithm);
+    printf("\n%sOne execution, ", tool_paint(stdout, TOOL_HEAD));
+    printf(one ? "rank %d" : "all ranks together", summary->only);
+    printf(", algorithm %s%s%s\n", tool_bridge_algorithm(summary->bridge->method),
+           summary->balanced ? ", balanced" : "", tool_paint(stdout, TOOL_PLAIN));
+    plan_print_costs(summary, !one);
+    if (summary->cost[LIERNE_DIRECTION_FORWARD].nodes) {
+        plan_nodes_text(summary->cost, !one);
     }
-    printf("%s%s\n", summary->balanced ? ", balanced" : "", tool_paint(stdout, TOOL_PLAIN));
-    if (one) {
-        printf("%-8s %16s %16s %16s %9s %6s\n", "", "received", "share of minimum", "sent",
-               "messages", "stages");
-    } else {
-        printf("%-8s %16s %16s %16s %14s %16s %14s %9s %6s\n", "", "received", "minimum",
-               "most on a rank", "its bound", "most sent by one", "its bound", "messages",
-               "stages");
+    if (summary->groups > 0) {
+        printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);
     }
-    print_cost("forward", &summary->cost[LIERNE_DIRECTION_FORWARD], one);
-    print_cost("adjoint", &summary->cost[LIERNE_DIRECTION_ADJOINT], one);
-    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
-        const plan_cost *cost = &summary->cost[d];
-        if (cost->nodes) {
-            plan_nodes_text(d ? "adjoint" : "forward", cost, !one);
-        }
-        plan_print_peers(d, cost);
-        if (cost->direct_ns > 0) {
-            printf("%s by the links: direct %.1f us, balanced %.1f us\n", d ? "adjoint" : "forward",
-                   (double)cost->direct_ns / 1e3, (double)cost->balanced_ns / 1e3);
-        }
-    }
-    printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);
 }
 
-void plan_print_text(const plan_summary *summary) {
-    const tool_bridge *bridge = summary->bridge;
-    const char *src = lierne_config_get_bridge_src(bridge->config, bridge->name);
-    const char *dst = lierne_config_get_bridge_dst(bridge->config, bridge->name);
+/* Lists that most readers do not need. */
+static void print_lists(const plan_summary *summary, const char *src, const char *dst) {
+    print_table(summary, src, dst);
+    print_all_groups(summary);
+    if (summary->leaders) {
+        print_leaders(summary);
+    }
+}
+
+/* In two lines where one is too long. */
+static void print_title(const tool_bridge *bridge, const char *src, const char *dst) {
+    int columns = tool_text_columns(bridge->name) + tool_text_columns(src) + tool_text_columns(dst);
     printf("bridge ");
     tool_print_text(stdout, bridge->name);
     printf(": ");
     tool_print_text(stdout, src);
     printf(" -> ");
     tool_print_text(stdout, dst);
-    printf(", world of %d rank%s\n", bridge->world, bridge->world == 1 ? "" : "s");
+    printf(",%sworld of %d rank%s\n", columns > COLUMNS - 40 ? "\n  " : " ", bridge->world,
+           bridge->world == 1 ? "" : "s");
+}
+
+void plan_print_text(const plan_summary *summary) {
+    const tool_bridge *bridge = summary->bridge;
+    const char *src = lierne_config_get_bridge_src(bridge->config, bridge->name);
+    const char *dst = lierne_config_get_bridge_dst(bridge->config, bridge->name);
+    print_title(bridge, src, dst);
     plan_print_grid(src, bridge->spec.src, bridge->spec.src_view);
     plan_print_grid(dst, bridge->spec.dst, bridge->spec.dst_view);
     print_tensor(summary);
-    print_mapping(summary);
-    print_table(summary, src, dst);
-    print_all_groups(summary);
-    if (summary->leaders) {
-        print_leaders(summary);
-    }
     print_costs(summary);
+    printf("\n");
+    print_mapping(summary);
+    if (summary->all || summary->only >= 0) {
+        print_lists(summary, src, dst);
+    } else {
+        printf("Coordinates, groups and peers of all ranks: --all; of one: --rank\n");
+    }
     plan_semantics_text(bridge);
     if (summary->only >= 0) {
         for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {

@@ -173,15 +173,16 @@ void plan_semantics_text(const tool_bridge *bridge) {
         print_annotations(bridge, &tensors[t]);
         printf("\n");
     }
-    printf(
-        "  I equal on all ranks, its gradient too; R equal, its gradients are to be added;\n"
-        "  P partial, to be summed; S(a) a shard of axis a; V another part, or nothing, per rank\n"
-        "Nothing is scaled. Of a loss per token, numerator and tokens are both summed over\n  ");
+    printf("  I equal on all ranks, its gradient too; R equal, its gradients are to be\n"
+           "  added; P partial, to be summed; S(a) a shard of axis a; V another part, or\n"
+           "  nothing, per rank\n"
+           "Nothing is scaled. Of a loss per token, numerator and tokens are both summed\n"
+           "over ");
     print_sum_text(bridge, false);
-    printf(", and every gradient is divided by those tokens, once.\n"
-           "  Gradients of the parameters of ");
+    printf(",\nand every gradient is divided by those tokens, once.\n"
+           "Gradients of the parameters of ");
     tool_print_text(stdout, side_of(bridge, true).name);
-    printf(" are then summed over\n  ");
+    printf(" are then summed over\n");
     print_sum_text(bridge, true);
-    printf(" only. These are sums: a mean over ranks is too small by their number.\n");
+    printf(" only.\nThese are sums: a mean over ranks is too small by their number.\n");
 }

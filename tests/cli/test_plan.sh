@@ -74,7 +74,7 @@ ends "plan fan-in, rank 2" 0 "$lierne" plan "$work/config.json" --bridge e_to_l 
     --format json
 has "plan fan-in, rank 2" '"src_coords":{"2":{"tp":0,"cp":0,"pp":0,"dp":1}},"dst_coords":{"2":' \
     '"gather_groups":[[0,2]],"cp_groups":[[0,2]],"slices":{"2":{"start":2,"size":2}},"report":'
-ends "plan fan-in, text" 0 "$lierne" plan "$work/config.json" --bridge e_to_l
+ends "plan fan-in, text" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --all
 has "plan fan-in, text" "direction fan_in, dp ratio 2" "[0,2] [1,3] [4,6] [5,7]" "2 to 4 of 4"
 ends "plan fan-in, text, rank 2" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 2
 has "plan fan-in, text, rank 2" "forward route of rank 2" "adjoint route of rank 2" "send to 0,"
@@ -156,8 +156,8 @@ has "semantics" '"semantics":{"input":{"tp":"I","cp":"I","pp":"V","dp":"S(b)"},'
     '"source_gradients_summed_over":{"grid":"e","view":"base","dims":["dp"],"ranks":4}}}'
 ends "semantics, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
 has "semantics, text" "  output             tp I, cp R, pp V, dp S(b)" \
-    "  gradient of output tp I, cp P, pp V, dp S(b)" "  dp x cp of l (4 ranks), and every gradient" \
-    "  dp of e (4 ranks) only."
+    "  gradient of output tp I, cp P, pp V, dp S(b)" "over dp x cp of l (4 ranks)," \
+    "dp of e (4 ranks) only."
 config 8 tp=2,cp=2,dp=2 tp=2,cp=2,dp=2+tp=2,dp=2,cp=2 b,h 64,4 bf16 "$zigzag" \
     ',"output":"sharded","dst_view":"v","placements":{"src":{"tp":{"shard":"s"},"cp":{"zigzag":"s"}},
 "dst":{"tp":{"shard":"h"}}}' ',"rows_per_sample":16'
@@ -206,7 +206,7 @@ ends "links, latency" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b imag
 has "links, latency" '"direct_ns":904194304,"balanced_ns":72' '"routing":"direct"'
 ends "links, bandwidth" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
     --links 0,0,20000,50000 --format text
-has "links, bandwidth" "direct, balanced" "forward by the links: direct 4214.3 us, balanced "
+has "links, bandwidth" "direct, balanced" "$(printf '  %-27s %24s %24s' 'time by the links, direct' '4214.3 us' '1068.6 us')"
 ends "links, node" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
     --links 0,0,20000,0,50000 --format json
 has "links, node" '"direct_ns":4214304,'
@@ -218,7 +218,8 @@ done
 ends "few peers" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --routing direct --max-peers 7 --format json
 has "few peers" '"most_peers":7,"forwarded_bytes":' '"most_peers":2,"forwarded_bytes":0'
 ends "few peers" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --routing direct --max-peers 7
-has "few peers" 'forward: at most 7 peers of a rank; '
+has "few peers" "$(printf '  %-27s %24s %24s' 'peers of a rank, at most' 7 2)" \
+    "$(printf '  %-27s %24s %24s' 'received and sent on' '150 MiB' '0 B')"
 ends "too few peers" 1 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --max-peers 2
 grep -qF 'max_peers is 2, must be at least 7 for these 17 ranks' "$work/err"
 verdict $? "too few peers: $(cat "$work/err")"
@@ -226,9 +227,9 @@ ends "bad peers" 2 "$lierne" plan $disjoint -b equal --max-peers -1
 ends "bad routing" 2 "$lierne" plan $disjoint -b equal --routing fast
 grep -qF "is 'fast', must be auto, direct or balanced" "$work/err"
 verdict $? "bad routing: $(cat "$work/err")"
-ends "leaders, text" 0 "$lierne" plan $disjoint -b equal
+ends "leaders, text" 0 "$lierne" plan $disjoint -b equal --all
 has "leaders, text" "broadcast groups of the source: 2 of 2 ranks" "  [4,5] [6,7]" \
-    "leaders: [1,3,4,6]; forward" "  1 -> [4]" "  3 -> [6]" "algorithm leader" "most sent by one"
+    "leaders: [1,3,4,6]; forward" "  1 -> [4]" "  3 -> [6]" "algorithm leader" "groups of the plan: 2 on a rank"
 ends "leaders, rank 6" 0 "$lierne" plan $disjoint -b equal -r 6
 has "leaders, rank 6" "  3 -> [6]" "send to 7," "receive from 3,"
 ! grep -qF "1 -> [4]" "$work/out"
@@ -240,6 +241,37 @@ verdict $? "leaders, overlap: $(cat "$work/err")"
 ends "leaders, cp" 1 "$lierne" plan grids/megatron-cp-fanin-8.json -b encoder_to_llm -a leader
 grep -qF "destination cp is 2, must be 1" "$work/err"
 verdict $? "leaders, cp: $(cat "$work/err")"
+
+# --- the summary, by hand: what four dp ranks have goes to the four tp ranks of one, of 8 KiB each ----
+
+row() { printf '  %-27s %24s %24s' "$@"; }
+ends "summary" 0 "$lierne" plan $disjoint -b fan-in -a leader
+[ "$(sed -n '7,15p' "$work/out")" = "One execution, all ranks together, algorithm leader
+$(row 'bytes (bound)' forward adjoint)
+$(row 'received by all ranks' '128 KiB (128 KiB)' '32 KiB (32 KiB)')
+$(row 'most received by a rank' '32 KiB (32 KiB)' '8 KiB (8 KiB)')
+$(row '  rank' 4 0)
+$(row 'most sent by a rank' '64 KiB (16 KiB)' '32 KiB (8 KiB)')
+$(row '  rank' 4 4)
+$(row messages 7 4)
+$(row stages 3 1)" ]
+verdict $? "the summary comes first: $(cat "$work/out")"
+! grep -qE '^(Coordinates on|gather groups|leaders)' "$work/out"
+verdict $? "coordinates and groups without --all: $(cat "$work/out")"
+list_bridges() { # list_bridges CONFIG: of worlds of up to 64 ranks
+    python3 - "$1" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+print(*(b["name"] for b in d.get("bridges", []) + d.get("packed_bridges", []) if d["world_size"] <= 64))
+END
+}
+for config in grids/*.json; do
+    for bridge in $(list_bridges "$config"); do
+        "$lierne" plan "$config" -b "$bridge" >"$work/out" 2>/dev/null
+        [ -s "$work/out" ] && ! grep -qE '^.{81}' "$work/out"
+        verdict $? "80 columns: $config $bridge: $(grep -E '^.{81}' "$work/out")"
+    done
+done
 
 # --- usage --------------------------------------------------------------------------------------
 
@@ -325,7 +357,8 @@ has "packed plan, JSON" '"src":{"segments":8,"tokens":4973,"padded_rows":4973,"r
 ends "packed move" 0 "$lierne" plan $packed -b zigzag_to_contiguous --format json
 has "packed move" '"delivered_tokens":7104,' '"forward":{"bytes":58576896,' '"most_peers":0'
 ends "packed plan over few peers" 0 "$lierne" plan $packed -b images_to_tokens --max-peers 5
-has "packed plan over few peers" "forward: at most 4 peers of a rank; 18479104 bytes received are sent on"
+has "packed plan over few peers" "$(printf '  %-27s %24s' 'peers of a rank, at most' 4)" \
+    "$(printf '  %-27s %24s' 'received and sent on' '17.6 MiB')"
 ends "packed simulation" 0 "$lierne" simulate $packed -b images_to_tokens --max-peers 5
 has "packed simulation" "h 3584 -> 1: every column moves as the others" "forward  14224 elements checked, 0 wrong" \
     "adjoint  4973 elements checked, 0 wrong" "forward and adjoint are right"
