@@ -30,7 +30,7 @@ LIERNE_PRIVATE size_t lierne_item_size(lierne_item_kind kind);
 
 /* Adds "name value, name value" of those that are neither 0 nor NULL: texts in quotes, of other
  * lists the number of entries. */
-LIERNE_PRIVATE void lierne_fields_print(lierne_text *text, const lierne_field *fields, size_t n);
+void lierne_fields_print(lierne_text *text, const lierne_field *fields, size_t n);
 
 /* Of names and values: equal on ranks whose fields are. */
 LIERNE_PRIVATE uint64_t lierne_fields_hash(const lierne_field *fields, size_t n);
