@@ -31,8 +31,8 @@ draw stages-17 stages grids/qwen3.5-vl-27b-mimo-17.json --bridge images_to_langu
 {"ranks": 16, "formula": {"lengths": "bimodal", "items": 320, "seed": 9}}
 END
 # Rank 0 of examples/09_schedule, as its trace has it, before and after isolation.
-draw step-recorded timeline docs/pictures/step-recorded.json
-draw step-isolated timeline docs/pictures/step-isolated.json
+draw step-recorded timeline docs/pictures/step-recorded.json --until 87
+draw step-isolated timeline docs/pictures/step-isolated.json --until 87
 # The adjoint of that bridge by Megatron-LM's algorithm on 8 processes of a machine with 2 cores: one call
 # of `lierne run --launch 8 --algorithm collective --trace`, its times from 0 on.
 draw messages-8 timeline docs/pictures/messages-8.json

@@ -79,6 +79,8 @@ def table(summary):
 LEFT, WIDTH, TOP, STEP = 340, 460, 60, 20
 LOW, HIGH = math.log2(0.125), math.log2(32)
 BLUE, GREY, RED = "#0b5cad", "#6b7280", "#b91c1c"
+# As the command's pictures have it (src/tool/draw/svg.h).
+DARK = "@media (prefers-color-scheme: dark) { svg { filter: invert(0.92) hue-rotate(180deg); } }"
 
 
 def x_of(value):
@@ -109,11 +111,15 @@ def svg(summary):
     ticks = [2.0 ** power for power in range(int(LOW), int(HIGH) + 1)]
     rules = [upright(tick, y + 10, "#e5e7eb") for tick in ticks if tick != 1] + [upright(1, y + 10, RED)]
     names = [text(x_of(tick), at, f"{tick:g}", "middle", RED if tick == 1 else GREY) for tick in ticks for at in (TOP - 8, y + 28)]
-    height = y + 45
+    height = y + 58
     print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 30}" height="{height}" '
           f'viewBox="0 0 {LEFT + WIDTH + 30} {height}" font-family="sans-serif">',
           f'<rect width="{LEFT + WIDTH + 30}" height="{height}" fill="#ffffff"/>',
+          f"<style>{DARK}</style>",
           text(20, 26, "How many times as fast lierne is: lowest, median (dot), highest of all lines", size=15),
+          text(x_of(1) + 30, y + 42, "lierne is faster", colour=RED),
+          f'<path d="M{x_of(1) + 125} {y + 38}H{x_of(8)}" stroke="{RED}" fill="none"/>',
+          f'<path d="M{x_of(8) + 8} {y + 38}l-8 -4v8z" fill="{RED}"/>',
           *rules, *names, *body, "</svg>", sep="\n")
 
 

@@ -224,4 +224,14 @@ has "another format" "$work/err" "--format is 'png', must be svg, dot or text"
 ends "a file with errors" 1 mesh grids/bad/size-zero.json
 ends help 0 --help
 has help "$work/out" "Usage: lierne draw PICTURE FILE"
+# Arrows begin at the right edge of their boxes; pictures have colours for dark schemes; two timelines on one axis.
+[ "$(grep -c '<path d="M216 [0-9]*H' docs/pictures/rows-8.svg)" = 8 ] && [ "$(grep -c 'x="16" .* width="200"' docs/pictures/rows-8.svg)" = 4 ]
+verdict $? "arrows begin at their boxes: $(grep '<path d="M' docs/pictures/rows-8.svg | head -n 1)"
+got=$(grep -L 'prefers-color-scheme: dark' docs/pictures/*.svg)
+[ -z "$got" ]
+verdict $? "pictures without a dark variant: $got"
+ends "timeline until" 0 timeline docs/pictures/step-isolated.json --until 87
+grep -q '>80</text>' "$work/out" && ! "$lierne" draw timeline docs/pictures/step-isolated.json | grep -q '>80</text>'
+verdict $? "an axis of 87 ms"
+ends "timeline until now" 2 timeline docs/pictures/step-isolated.json --until 0
 verdicts

@@ -55,7 +55,9 @@ def main():
             *(text(x(i), BELOW + LOW + 20, i) for i in range(0, len(curve), max(len(curve) // 10, 1))),
             text(LEFT + WIDTH / 2, BELOW + LOW + 40, "step")]
     print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {BELOW + LOW + 55}" '
-          'font-family="sans-serif" font-size="13">', '<rect width="100%" height="100%" fill="#fff"/>',
+          'font-family="sans-serif" font-size="13">',
+          "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(0.92) hue-rotate(180deg); } }</style>",
+          '<rect width="100%" height="100%" fill="#fff"/>',
           *body, "</svg>", sep="\n")
 
 

@@ -1,5 +1,5 @@
-/* Each arrow has a line of its own on either side, and its label stands before it, so that labels
- * never lie on each other, however many arrows cross. */
+/* Each arrow has a line of its own on either side, and its label stands on its straight part, so
+ * that labels never lie on each other, however many arrows cross. */
 #include "flow.h"
 
 #include "tool/tool.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BOX = 200, LABEL = 150, WAY = 190, SLOT = 18, GAP = 12, LINE = 16 };
+enum { BOX = 200, LABEL = 150, WAY = 190, SLOT = 20, GAP = 12, LINE = 16 };
+enum { ABOVE = 4, BELOW = 4 }; /* a label and its arrow, from the middle of their line */
 
 const char *flow_label(char text[FLOW_LABEL], const flow_arrow *arrow) {
     char bytes[TOOL_BYTES];
@@ -79,16 +80,16 @@ static void draw_arrows(const flow *f, svg *s, int x, int y) {
         for (int j = 0; j < f->n[1]; j++) {
             const flow_arrow *a = &f->arrow[i][j];
             int y0 = left[i][j], y1 = right[j][i];
-            int x0 = x + BOX, from = x0 + LABEL, to = from + WAY;
+            svg_span way = {x + BOX, x + BOX + LABEL, x + BOX + LABEL + WAY};
             if (a->messages > 0) {
-                svg_write(s, x0 + 8, y0, style, "%s", flow_label(text, a));
-                svg_arrow(s, from, y0, to, y1, 0x2563eb, false);
+                svg_write(s, way.from + 8, y0 - ABOVE, style, "%s", flow_label(text, a));
+                svg_arrow(s, way, y0 + BELOW, y1 + BELOW, 0x2563eb, false);
                 y0 += SLOT;
                 y1 += SLOT;
             }
             if (a->kept > 0) {
-                svg_write(s, x0 + 8, y0, style, "%s kept", tool_bytes(text, a->kept));
-                svg_arrow(s, from, y0, to, y1, SVG_GREY, true);
+                svg_write(s, way.from + 8, y0 - ABOVE, style, "%s kept", tool_bytes(text, a->kept));
+                svg_arrow(s, way, y0 + BELOW, y1 + BELOW, SVG_GREY, true);
             }
         }
     }

@@ -32,7 +32,7 @@ bool svg_close(svg *s, FILE *out, const char *title) {
         fprintf(out,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                 "viewBox=\"0 0 %d %d\" role=\"img\" font-family=\"'DejaVu Sans', Verdana, "
-                "sans-serif\">\n<title>",
+                "sans-serif\">\n<style>" SVG_DARK "</style>\n<title>",
                 width, height, width, height);
         tool_print_xml(out, title);
         fprintf(out, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#%06x\"/>\n%s</svg>\n",
@@ -102,17 +102,18 @@ void svg_write(svg *s, int x, int y, svg_style style, const char *format, ...) {
     va_end(args);
 }
 
-void svg_arrow(svg *s, int x0, int y0, int x1, int y1, int color, bool dashed) {
+void svg_arrow(svg *s, svg_span x, int y0, int y1, int color, bool dashed) {
     enum { HEAD = 7 };
-    int bend = (x1 - x0) / 2, tip = x1 - HEAD;
+    int bend = (x.to - x.bend) / 2, tip = x.to - HEAD;
     if (!s->body) {
         return;
     }
-    reach(s, x1, y0 > y1 ? y0 : y1);
-    fprintf(s->body, "<path d=\"M%d %dC%d %d %d %d %d %d\" fill=\"none\" stroke-width=\"2\"%s", x0,
-            y0, x0 + bend, y0, tip - bend, y1, tip, y1, dashed ? " stroke-dasharray=\"5 4\"" : "");
+    reach(s, x.to, y0 > y1 ? y0 : y1);
+    fprintf(s->body, "<path d=\"M%d %dH%dC%d %d %d %d %d %d\" fill=\"none\" stroke-width=\"2\"%s",
+            x.from, y0, x.bend, x.bend + bend, y0, tip - bend, y1, tip, y1,
+            dashed ? " stroke-dasharray=\"5 4\"" : "");
     write_color(s, "stroke", color);
-    fprintf(s->body, "/>\n<path d=\"M%d %dL%d %dL%d %dZ\"", x1, y1, tip, y1 - 4, tip, y1 + 4);
+    fprintf(s->body, "/>\n<path d=\"M%d %dL%d %dL%d %dZ\"", x.to, y1, tip, y1 - 4, tip, y1 + 4);
     write_color(s, "fill", color);
     fputs("/>\n", s->body);
 }

@@ -12,6 +12,9 @@
 #define SVG_PALE   0xd1d5db /* frames of cells */
 #define SVG_GROUND 0xffffff /* of the picture; it needs one on dark pages */
 #define SVG_NONE   (-1)     /* no frame, or no filling */
+/* For readers whose scheme is dark: light becomes dark, and every colour keeps its hue. */
+#define SVG_DARK                                                                                   \
+    "@media (prefers-color-scheme: dark) { svg { filter: invert(0.92) hue-rotate(180deg); } }"
 
 typedef enum svg_font { SVG_TITLE = 0, SVG_TEXT = 1, SVG_SMALL = 2 } svg_font;
 typedef enum svg_anchor { SVG_LEFT = 0, SVG_MIDDLE = 1, SVG_RIGHT = 2 } svg_anchor;
@@ -45,8 +48,11 @@ void svg_frame(svg *s, svg_box box, int frame, int thickness);
 /* Untrusted text: control characters become escapes, and XML's characters entities. */
 void svg_write(svg *s, int x, int y, svg_style style, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-/* A curve from left to right with a head at its end. */
-void svg_arrow(svg *s, int x0, int y0, int x1, int y1, int color, bool dashed);
+/* An arrow from left to right: straight until it bends, then a curve with a head at its end. */
+typedef struct svg_span {
+    int from, bend, to;
+} svg_span;
+void svg_arrow(svg *s, svg_span x, int y0, int y1, int color, bool dashed);
 /* A thin straight line in any direction with a small head at its end. */
 void svg_thin_arrow(svg *s, int x0, int y0, int x1, int y1, int color);
 

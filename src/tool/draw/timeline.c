@@ -20,6 +20,7 @@ static const char help[] =
     "a bar per operation, and an arrow per message, of many those that took longest.\n"
     "\n"
     "  -r, --rank=R      this rank only\n"
+    "      --until=MS    an axis of at least so many milliseconds, to compare pictures\n"
     "  -h, --help        show this help\n"
     "\n"
     "Exit status: 0 printed, 1 TRACE has no operations, 2 usage error or unreadable file.\n";
@@ -338,16 +339,20 @@ static void draw_trace(trace *t, svg *s, const char *path) {
 
 int draw_timeline(int argc, char **argv) {
     trace t = {.argv = argv, .only = -1};
-    const char *rank = NULL, *path;
-    const tool_option options[] = {{"rank", 'r', &rank, NULL, NULL}};
+    const char *rank = NULL, *until = NULL, *path;
+    int least = 0;
+    const tool_option options[] = {{"rank", 'r', &rank, NULL, NULL},
+                                   {"until", 0, &until, NULL, NULL}};
     svg s;
-    int status = tool_parse(argc, argv, help, options, 1);
+    int status = tool_parse(argc, argv, help, options, 2);
     status = status < 0 ? tool_bridge_number(argv, "--rank", rank, 0, INT32_MAX, &t.only) : status;
+    status = status < 0 ? tool_bridge_number(argv, "--until", until, 1, INT32_MAX, &least) : status;
     status = status < 0 ? tool_one_file(argc, argv, &path) : status;
     status = status < 0 ? read_trace(&t, path) : status;
     if (status < 0) {
         qsort(t.lanes, (size_t)t.nlanes, sizeof *t.lanes, by_rank);
         qsort(t.bars, (size_t)t.nbars, sizeof *t.bars, by_time);
+        t.to = fmax(t.to, t.from + 1e3 * least);
         svg_open(&s);
         draw_trace(&t, &s, path);
         status = svg_close(&s, stdout, path) ? TOOL_VALID
