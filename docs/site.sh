@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the site from the files that git knows, so that links between documents, sources and
-# configurations work there as they do here. README.md is the front page. Warnings are errors: a page
+# configurations work there as they do here. README.md is the front page; reference.py adds the reference. Warnings are errors: a page
 # that is missing from the navigation, a link that leads nowhere. $1: the folder, made anew.
 set -eu
 cd "$(dirname "$0")/.."
@@ -9,8 +9,9 @@ rm -rf "$folder"
 mkdir -p "$folder/pages"
 git ls-files -z --cached --others --exclude-standard '*.md' docs examples grids include tests/structures tests/mutants/README.md |
     xargs -0 cp --parents -t "$folder/pages"
-rm -f "$folder/pages/docs/mkdocs.yml" "$folder/pages/docs/site.sh"
+rm -f "$folder/pages/docs/mkdocs.yml" "$folder/pages/docs/site.sh" "$folder/pages/docs/reference.py"
 mv "$folder/pages/README.md" "$folder/pages/index.md"
 cp docs/mkdocs.yml "$folder"
+python3 docs/reference.py "$folder/pages" "$folder/mkdocs.yml"
 (cd "$folder" && mkdocs build --quiet --strict --config-file mkdocs.yml)
 echo "built $folder/html/index.html"

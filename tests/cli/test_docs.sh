@@ -131,6 +131,30 @@ for page in docs/*.md CONTRIBUTING.md CHANGELOG.md examples/README.md; do
     verdict $? "README.md links to $page"
 done
 
+# The reference of the site has all that the library exports and all that the package lists; its links lead somewhere.
+mkdir "$work/site"
+python3 docs/reference.py "$work/site" "$work/site/mkdocs.yml"
+verdict $? "docs/reference.py"
+nm -D --defined-only "$build/liblierne.so" | sed -n 's/.* T \(lierne_[a-z0-9_]*\)@@LIERNE_[0-9].*/\1/p' >"$work/exported"
+bad=$(python3 - "$work/site" "$work/exported" <<'END'
+import ast, glob, os, re, sys
+pages = {os.path.basename(p): open(p).read() for p in glob.glob(sys.argv[1] + "/reference/*.md")}
+anchors = {(page, a) for page, text in pages.items() for a in re.findall(r'<a id="(\w+)">', text)}
+exported = open(sys.argv[2]).read().split()
+c, titles = " ".join(a for _, a in anchors).split(), re.findall(r"^## `(\w+)`", pages["lierne.md"], re.M)
+listed = next(n.value for n in ast.parse(open("src/python/lierne/__init__.py").read()).body
+              if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")
+modules = {"errors", "hangs", "schedules", "Error"}
+print(*(set(exported) - set(c)), *(set(ast.literal_eval(listed)) - set(titles) - modules))
+print(*{(p, a) for text in pages.values() for p, a in re.findall(r"\]\(([\w.]+\.md)#(\w+)\)", text)} - anchors)
+print(*(f for text in pages.values() for f in re.findall(r"\]\(\.\./(docs/[\w-]+\.md)\)", text) if not os.path.exists(f)))
+print(*(page for page in pages if f"reference/{page}\n" not in open(sys.argv[1] + "/mkdocs.yml").read()))
+print("" if len(exported) > 150 and len(pages) > 40 else f"{len(exported)} functions on {len(pages)} pages")
+END
+)
+[ -z "${bad//[[:space:]]/}" ]
+verdict $? "the reference lacks or has wrong links: $bad"
+
 # The README stays short, and what it shows compiles.
 lines=$(wc -l <README.md)
 [ "$lines" -ge 80 ] && [ "$lines" -le 120 ]
