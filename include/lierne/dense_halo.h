@@ -19,6 +19,11 @@
  * reads for them, so the shares of outputs need not match those of inputs. Such windows have no
  * core. lierne_halo_from_convolution computes lo, hi and outputs.
  *
+ * Windows of your own. With `starts` and `ends`, coordinate c of the dim that cuts the axis has the
+ * window [starts[c], ends[c]), whatever its share of the axis is, also where that is empty: for
+ * widths that differ from rank to rank, transposed convolutions and resampling. Only one dim may
+ * cut the axis, with SHARD; if none does, there is one window. Such windows have no core.
+ *
  * Documents. `segments` divide the axis into nsegments documents, as cu_seqlens do. The margin
  * below a span belongs to the document of the span's first element, the margin above to that of its
  * last one; what lies outside of this document shows what the boundary says, of the document
@@ -87,6 +92,9 @@ typedef struct lierne_dense_halo {
     int64_t nsegments;       /* documents; 0: the axis is one */
     const int64_t *segments; /* nsegments + 1 offsets that do not descend, 0 first, the size of the
                                 axis last; copied with the layout */
+    const int64_t *starts;   /* a window per coordinate, or NULL; lo, hi, stride and nsegments are
+                                0 then; copied with the layout */
+    const int64_t *ends;     /* with starts, at none below it */
 } lierne_dense_halo;
 
 /* A convolution or pooling over an axis of `size` elements. Begin with

@@ -238,8 +238,8 @@ typedef struct lierne_halo_window {
     int64_t start; /* its first position, which may be below 0 */
     int64_t size;
     int64_t local;      /* of its first position in the axis of a padded buffer */
-    int64_t core_start; /* the span that it extends */
-    int64_t core_size;
+    int64_t core_start; /* the span that it extends; of outputs with a stride */
+    int64_t core_size;  /* 0 where the halo has starts */
 } lierne_halo_window;
 
 /* The windows of a rank on an axis with a halo, ascending. Writes their number into count and,
@@ -287,7 +287,7 @@ typedef struct lierne_split_box {
  * Under a source with a PARTIAL dim of more than one rank nothing is held. Writes the number of
  * boxes into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is the
  * caller's. Pure. Errors: INVALID (count, src or dst NULL; dst without halos; other axes or
- * shapes), UNSUPPORTED (a map of two axes), NO_MEMORY. */
+ * shapes), UNSUPPORTED (a map of two axes; a halo with starts), NO_MEMORY. */
 LIERNE_API lierne_status lierne_halo_get_split(lierne_split_box *boxes, size_t capacity,
                                                size_t *count, const lierne_layout *src,
                                                const lierne_layout *dst, int rank);

@@ -311,6 +311,19 @@ LIERNE_API lierne_status lierne_set_check(const lierne_set_spec *spec);
 LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
                                                  const lierne_set_spec *spec, int rank);
 
+/* Gives a plan of lierne_plan_create_redistribute other documents for the next calls: those of each
+ * of its layouts whose halo of this axis has segments (lierne/dense_halo.h). segments: nsegments +
+ * 1 offsets, 0 first, the size of the axis last, the same on every rank; copied. Everything else
+ * stays, but windows with boundary NONE end at other places: ask lierne_plan_get_shape again.
+ * Collective; the ranks agree and exchange nothing else; no request may be in flight, and no
+ * coalesced plans may hold the plan. The memory of the plan is reused as by
+ * lierne_plan_update_shape. If any rank fails, every rank gets the same error and keeps the old
+ * documents. Errors: INVALID (NULL; a plan of another kind, or without documents on this axis;
+ * nsegments below 1; offsets that descend, or do not begin and end with the axis), BUSY, MISMATCH
+ * (the message names the first offset that differs), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_update_documents(lierne_plan *plan, int axis,
+                                                      int64_t nsegments, const int64_t *segments);
+
 /* Plans a set. Collective over the context: every rank calls with the same spec, but for the
  * offsets. If any rank fails, every rank gets the same error, no plan exists, and *out is NULL. The
  * spec, its arrays and the layouts may be freed after the call. The plan is used through

@@ -63,14 +63,19 @@ static lierne_status check_map(const lierne_layout *layout, int i) {
     return LIERNE_OK;
 }
 
+/* What needs windows that have their span in them, or NULL. */
+static const char *what_needs_cores(const lierne_halos *halos, const lierne_dense_halo *h) {
+    return halos->stencil == LIERNE_STENCIL_STAR          ? "a star"
+           : halos->storage != LIERNE_HALO_STORAGE_PADDED ? "margin storage"
+           : h->nsegments != 0                            ? "documents"
+                                                          : NULL;
+}
+
 /* Widths below 0 leave windows without cores. */
 static lierne_status check_negative(const lierne_halos *halos, int i) {
     const lierne_dense_halo *h = &halos->at[i];
-    const char *what = h->boundary == LIERNE_BOUNDARY_NONE            ? "boundary NONE"
-                       : halos->stencil == LIERNE_STENCIL_STAR        ? "a star"
-                       : halos->storage != LIERNE_HALO_STORAGE_PADDED ? "margin storage"
-                       : h->nsegments != 0                            ? "documents"
-                                                                      : NULL;
+    const char *what =
+        h->boundary == LIERNE_BOUNDARY_NONE ? "boundary NONE" : what_needs_cores(halos, h);
     if ((h->lo >= 0 && h->hi >= 0) || !what) {
         return LIERNE_OK;
     }
@@ -95,18 +100,18 @@ static lierne_status check_widths(const lierne_halos *halos, int i) {
     return check_negative(halos, i);
 }
 
-/* Whether windows of outputs have something to show. */
-static lierne_status check_outputs(const lierne_layout *layout, int i) {
+/* Whether windows that reach from one position to another have something to show. */
+static lierne_status check_reach(const lierne_layout *layout, int i, int64_t first, int64_t last) {
     const lierne_dense_halo *h = &layout->halos->at[i];
-    int64_t n = layout->shape[h->axis], last = h->stride * (h->outputs - 1) + h->hi;
+    int64_t n = layout->shape[h->axis];
     bool fills = h->boundary == LIERNE_BOUNDARY_ZERO || h->boundary == LIERNE_BOUNDARY_KEEP;
-    if (h->outputs > 0 && h->boundary == LIERNE_BOUNDARY_NONE && (h->lo > 0 || last >= n)) {
+    if (h->boundary == LIERNE_BOUNDARY_NONE && (first < 0 || last >= n)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "halo[%d]: windows reach from %lld to %lld, must be in 0 to %lld with "
                            "boundary NONE",
-                           i, -(long long)h->lo, (long long)last, (long long)n - 1);
+                           i, (long long)first, (long long)last, (long long)n - 1);
     }
-    return h->outputs > 0 && n == 0 && !fills
+    return n == 0 && !fills
                ? LIERNE_FAIL(LIERNE_ERR_INVALID,
                              "halo[%d].boundary is %d, must be ZERO or KEEP on an axis without "
                              "elements",
@@ -124,10 +129,7 @@ static lierne_status check_stride(const lierne_layout *layout, int i) {
                            "outputs 0 without a stride",
                            i, (long long)h->stride, (long long)h->outputs);
     }
-    const char *what = halos->stencil == LIERNE_STENCIL_STAR          ? "a star"
-                       : halos->storage != LIERNE_HALO_STORAGE_PADDED ? "margin storage"
-                       : h->nsegments != 0                            ? "documents"
-                                                                      : NULL;
+    const char *what = what_needs_cores(halos, h);
     if (h->stride > 0 && what) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "halo[%d].stride is %lld, must be 0 with %s", i,
                            (long long)h->stride, what);
@@ -138,7 +140,57 @@ static lierne_status check_stride(const lierne_layout *layout, int i) {
                            "most %lld",
                            i, (long long)h->stride, (long long)h->outputs, (long long)MOST);
     }
-    return h->stride > 0 ? check_outputs(layout, i) : LIERNE_OK;
+    return h->stride > 0 && h->outputs > 0
+               ? check_reach(layout, i, -h->lo, h->stride * (h->outputs - 1) + h->hi)
+               : LIERNE_OK;
+}
+
+/* A window of a coordinate's own. */
+static lierne_status check_window(const lierne_layout *layout, int i, int64_t c) {
+    const lierne_dense_halo *h = &layout->halos->at[i];
+    int64_t start = h->starts[c], end = h->ends[c];
+    if (start < -MOST || end > MOST) {
+        return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
+                           "halo[%d].starts[%lld] is %lld and ends[%lld] %lld: the window must be "
+                           "in %lld to %lld",
+                           i, (long long)c, (long long)start, (long long)c, (long long)end,
+                           -(long long)MOST, (long long)MOST);
+    }
+    if (end < start) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "halo[%d].ends[%lld] is %lld, must be at least starts[%lld], which is "
+                           "%lld",
+                           i, (long long)c, (long long)end, (long long)c, (long long)start);
+    }
+    return start < end ? check_reach(layout, i, start, end - 1) : LIERNE_OK;
+}
+
+/* What starts and ends exclude, and need of the dims. *windows: their number. */
+static lierne_status check_starts(const lierne_layout *layout, int i, int64_t *windows) {
+    const lierne_dense_halo *h = &layout->halos->at[i];
+    const char *what = h->lo || h->hi ? "lo or hi"
+                       : h->stride    ? "a stride"
+                                      : what_needs_cores(layout->halos, h);
+    int cut = -1;
+    if (what) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "halo[%d].starts must be NULL with %s", i, what);
+    }
+    *windows = 1;
+    for (int d = 0; d < layout->ndims; d++) {
+        const lierne_placement *p = &layout->placements[d];
+        bool map = p->kind == LIERNE_PLACEMENT_SHARD_ROWS;
+        if (p->axis != h->axis || (!lierne_cuts_in_shares(p->kind) && !map)) {
+            continue;
+        }
+        if (cut >= 0 || p->kind != LIERNE_PLACEMENT_SHARD) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "halo[%d].starts: dim %d cuts axis %d %s: one dim may, with SHARD",
+                               i, d, h->axis, cut >= 0 ? "as another dim does" : "otherwise");
+        }
+        cut = d;
+        *windows = layout->sizes[d];
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status check_documents(const lierne_layout *layout, int i) {
@@ -159,7 +211,7 @@ static lierne_status check_documents(const lierne_layout *layout, int i) {
     return LIERNE_OK;
 }
 
-static lierne_status check_halo(const lierne_layout *layout, int i) {
+static lierne_status check_numbers(const lierne_layout *layout, int i) {
     const lierne_dense_halo *h = &layout->halos->at[i];
     LIERNE_TRY(check_axis(layout, i));
     if ((int)h->boundary < 0 || h->boundary > LIERNE_BOUNDARY_REPLICATE) {
@@ -167,13 +219,20 @@ static lierne_status check_halo(const lierne_layout *layout, int i) {
                            (int)h->boundary, (int)LIERNE_BOUNDARY_REPLICATE);
     }
     LIERNE_TRY(check_widths(layout->halos, i));
-    LIERNE_TRY(check_stride(layout, i));
+    return check_stride(layout, i);
+}
+
+static lierne_status check_lists(const lierne_layout *layout, int i) {
+    const lierne_dense_halo *h = &layout->halos->at[i];
+    for (int64_t c = 0; h->starts && c < h->outputs; c++) {
+        LIERNE_TRY(check_window(layout, i, c));
+    }
     return check_documents(layout, i);
 }
 
 int64_t lierne_extent(const lierne_layout *layout, int axis) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
-    return h && h->stride > 0 ? h->outputs : layout->shape[axis];
+    return h && (h->stride > 0 || h->starts) ? h->outputs : layout->shape[axis];
 }
 
 /* The most spans that a rank may have of an axis. */
@@ -192,7 +251,12 @@ static int64_t most_spans(const lierne_layout *layout, int axis) {
 static bool bound_axis(const lierne_layout *layout, int axis, int64_t *most) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
     int64_t n = layout->shape[axis], margins = h ? h->lo + h->hi : 0;
-    if (h && h->stride > 0) {
+    if (h && h->starts) {
+        n = 0;
+        for (int64_t c = 0; c < h->outputs; c++) {
+            n = h->ends[c] - h->starts[c] > n ? h->ends[c] - h->starts[c] : n;
+        }
+    } else if (h && h->stride > 0) {
         n = h->stride * h->outputs;
     }
     if (h && h->boundary == LIERNE_BOUNDARY_NONE) {
@@ -217,18 +281,26 @@ static lierne_status check_size(const lierne_layout *layout) {
     return LIERNE_OK;
 }
 
-/* Replaces the caller's documents by a copy. */
-static lierne_status copy_segments(lierne_dense_halo *h) {
-    const int64_t *given = h->segments;
+static lierne_status copy_list(const int64_t **out, const int64_t *given, int64_t n) {
     int64_t *own;
-    h->segments = NULL;
-    if (h->nsegments <= 0) {
-        return LIERNE_OK;
-    }
-    LIERNE_TRY(lierne_alloc(&own, (size_t)h->nsegments + 1, sizeof *own));
-    memcpy(own, given, ((size_t)h->nsegments + 1) * sizeof *own);
-    h->segments = own;
+    LIERNE_TRY(lierne_alloc(&own, (size_t)n, sizeof *own));
+    memcpy(own, given, (size_t)n * sizeof *own);
+    *out = own;
     return LIERNE_OK;
+}
+
+/* Copies the lists of a halo, whose other members are set. */
+static lierne_status copy_lists(lierne_dense_halo *h, const lierne_dense_halo *given) {
+    LIERNE_TRY(h->nsegments > 0 ? copy_list(&h->segments, given->segments, h->nsegments + 1)
+                                : LIERNE_OK);
+    LIERNE_TRY(given->starts ? copy_list(&h->starts, given->starts, h->outputs) : LIERNE_OK);
+    return given->starts ? copy_list(&h->ends, given->ends, h->outputs) : LIERNE_OK;
+}
+
+static lierne_dense_halo without_lists(const lierne_dense_halo *given) {
+    lierne_dense_halo h = *given;
+    h.segments = h.starts = h.ends = NULL;
+    return h;
 }
 
 static lierne_status take_halo(lierne_layout *layout, int i, const lierne_dense_halo *given) {
@@ -240,10 +312,16 @@ static lierne_status take_halo(lierne_layout *layout, int i, const lierne_dense_
                            given->nsegments < 0 ? ", must be at least 0"
                                                 : ", but segments is NULL");
     }
-    *h = *given;
-    LIERNE_TRY(copy_segments(h));
+    if (!given->starts != !given->ends) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "halo[%d].%s is NULL: give starts and ends, or none",
+                           i, given->starts ? "ends" : "starts");
+    }
+    *h = without_lists(given);
     halos->n++;
-    LIERNE_TRY(check_halo(layout, i));
+    LIERNE_TRY(check_numbers(layout, i));
+    LIERNE_TRY(given->starts ? check_starts(layout, i, &h->outputs) : LIERNE_OK);
+    LIERNE_TRY(copy_lists(h, given));
+    LIERNE_TRY(check_lists(layout, i));
     halos->of_axis[h->axis] = i;
     halos->cores = halos->cores && lierne_halo_has_cores(h);
     return LIERNE_OK;
@@ -287,22 +365,37 @@ lierne_status lierne_halos_copy(lierne_layout *layout, const lierne_layout *old)
     LIERNE_TRY(lierne_alloc(&layout->halos, 1, sizeof *layout->halos));
     *layout->halos = *old->halos;
     for (int i = 0; i < old->halos->n; i++) {
-        layout->halos->at[i].segments = NULL;
+        layout->halos->at[i] = without_lists(&old->halos->at[i]);
     }
     for (int i = 0; i < old->halos->n; i++) {
         lierne_dense_halo *h = &layout->halos->at[i];
         int axis = h->axis;
-        if ((h->stride > 0 || h->nsegments > 0) && layout->shape[axis] != old->shape[axis]) {
+        const char *what = h->stride > 0              ? "stride"
+                           : h->nsegments > 0         ? "list of documents"
+                           : old->halos->at[i].starts ? "list of windows"
+                                                      : NULL;
+        if (what && layout->shape[axis] != old->shape[axis]) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "axis %d would have %lld instead of %lld, but its halo has a %s: "
                                "make a new plan",
                                axis, (long long)layout->shape[axis], (long long)old->shape[axis],
-                               h->stride > 0 ? "stride" : "list of documents");
+                               what);
         }
-        h->segments = old->halos->at[i].segments;
-        LIERNE_TRY(copy_segments(h));
+        LIERNE_TRY(copy_lists(h, &old->halos->at[i]));
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_halo_set_documents(lierne_layout *layout, int axis, int64_t n,
+                                        const int64_t *segments) {
+    int i = layout->halos->of_axis[axis];
+    lierne_dense_halo *h = &layout->halos->at[i];
+    const int64_t *own;
+    LIERNE_TRY(copy_list(&own, segments, n + 1));
+    lierne_mem_free((void *)h->segments);
+    h->segments = own;
+    h->nsegments = n;
+    return check_documents(layout, i);
 }
 
 lierne_status lierne_halos_check(const lierne_layout *layout) {
@@ -315,6 +408,8 @@ lierne_status lierne_halos_check(const lierne_layout *layout) {
 void lierne_halos_destroy(lierne_halos *halos) {
     for (int i = 0; halos && i < halos->n; i++) {
         lierne_mem_free((void *)halos->at[i].segments);
+        lierne_mem_free((void *)halos->at[i].starts);
+        lierne_mem_free((void *)halos->at[i].ends);
     }
     lierne_mem_free(halos);
 }

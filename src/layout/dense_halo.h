@@ -7,7 +7,7 @@
 
 typedef struct lierne_halos {
     int n;
-    lierne_dense_halo at[LIERNE_MAX_AXES]; /* as given */
+    lierne_dense_halo at[LIERNE_MAX_AXES]; /* as given; outputs: with starts, how many there are */
     int of_axis[LIERNE_MAX_AXES];          /* the halo of each axis, or -1 */
     lierne_stencil stencil;
     lierne_halo_storage storage;
@@ -22,11 +22,15 @@ lierne_status lierne_halos_copy(lierne_layout *layout, const lierne_layout *old)
 lierne_status lierne_halos_check(const lierne_layout *layout);
 void lierne_halos_destroy(lierne_halos *halos);
 
+/* Replaces the documents of an axis with a halo. */
+lierne_status lierne_halo_set_documents(lierne_layout *layout, int axis, int64_t n,
+                                        const int64_t *segments);
+
 /* The halo of an axis, or NULL. */
 const lierne_dense_halo *lierne_halo_of(const lierne_layout *layout, int axis);
 /* Whether each window of an axis has its span in it. */
 static inline bool lierne_halo_has_cores(const lierne_dense_halo *h) {
-    return h->lo >= 0 && h->hi >= 0 && h->stride == 0;
+    return h->lo >= 0 && h->hi >= 0 && h->stride == 0 && !h->starts;
 }
 /* Whether the margins of a layout are filled or read. */
 static inline bool lierne_has_margins(const lierne_layout *layout) {
@@ -49,9 +53,9 @@ static inline lierne_layout lierne_layout_as_source(const lierne_layout *layout)
 
 typedef LIERNE_VEC(lierne_halo_window) lierne_halo_windows;
 
-/* The window of a span of an axis with a halo; local is not set. */
+/* The window of a span of an axis with a halo; local is not set. One of starts may be empty. */
 lierne_halo_window lierne_window_of(const lierne_layout *layout, int axis, const lierne_span *span);
-/* The windows of spans of such an axis. */
+/* The windows of spans of such an axis that have a position. */
 lierne_status lierne_windows_list(lierne_halo_windows *windows, const lierne_layout *layout,
                                   int axis, const lierne_spans *spans);
 

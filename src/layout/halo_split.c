@@ -262,6 +262,14 @@ static lierne_status check_sides(const lierne_layout *src, const lierne_layout *
                                axis, (long long)src->shape[axis], (long long)dst->shape[axis]);
         }
     }
+    for (int i = 0; i < dst->halos->n; i++) {
+        if (dst->halos->at[i].starts) {
+            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                               "halo[%d] of dst has starts: which outputs read which positions is "
+                               "the caller's",
+                               i);
+        }
+    }
     LIERNE_TRY(check_no_map(src, "src"));
     return check_no_map(dst, "dst");
 }

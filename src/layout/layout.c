@@ -24,8 +24,11 @@ static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) 
 /* Replaces the caller's counts by running sums of our own, n + 1 of them. */
 static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *given) {
     lierne_placement *p = &layout->placements[dim];
+    const lierne_dense_halo *halo = lierne_halo_of(layout, p->axis);
+    int64_t *sums,
+        total = 0,
+        whole = halo && halo->starts ? layout->shape[p->axis] : lierne_extent(layout, p->axis);
     int n = layout->sizes[dim];
-    int64_t *sums, total = 0;
     LIERNE_TRY(lierne_alloc(&sums, (size_t)n + 1, sizeof *sums));
     p->counts = sums;
     for (int c = 0; c < n; c++) {
@@ -34,14 +37,18 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
                 LIERNE_ERR_INVALID,
                 "count %d of dim %d is %lld, must be at least 0, and all counts of the dim "
                 "must add up to %lld",
-                c, dim, (long long)given[c], (long long)lierne_extent(layout, p->axis));
+                c, dim, (long long)given[c], (long long)whole);
         }
         sums[c + 1] = total;
     }
-    if (total != lierne_extent(layout, p->axis)) {
+    if (total != whole) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "counts of dim %d add up to %lld, but axis %d has %lld", dim,
-                           (long long)total, p->axis, (long long)lierne_extent(layout, p->axis));
+                           (long long)total, p->axis, (long long)whole);
+    }
+    if (halo && halo->starts) { /* each coordinate has its window, whatever its share is */
+        p->counts = NULL;
+        lierne_mem_free(sums);
     }
     return LIERNE_OK;
 }

@@ -117,7 +117,8 @@ bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell
 /* The index of a rank's contribution (mixed radix over the PARTIAL dims, fastest first). */
 int lierne_layout_partial(const lierne_layout *layout, int rank);
 
-/* What the placements cut of an axis: its size, or the outputs of strided windows. */
+/* What the placements cut of an axis: its size, the outputs of strided windows, or the windows of
+ * starts, of which a coordinate has one. */
 int64_t lierne_extent(const lierne_layout *layout, int axis);
 
 /* The pieces of an axis before any cut, and what coordinate coord of dim d leaves of them. */

@@ -50,11 +50,17 @@ static uint64_t add_halos(uint64_t hash, const lierne_halos *halos) {
     hash = hash_number(hash, (int64_t)halos->storage);
     for (int i = 0; i < halos->n; i++) {
         const lierne_dense_halo *h = &halos->at[i];
-        const int64_t numbers[] = {h->axis,   (int64_t)h->boundary, h->lo,       h->hi,
-                                   h->stride, h->outputs,           h->nsegments};
+        const int64_t numbers[] = {h->axis,      (int64_t)h->boundary,
+                                   h->lo,        h->hi,
+                                   h->stride,    h->outputs,
+                                   h->nsegments, h->starts != NULL};
         hash = lierne_hash(hash, numbers, sizeof numbers);
         if (h->nsegments > 0) {
             hash = lierne_hash(hash, h->segments, ((size_t)h->nsegments + 1) * sizeof *h->segments);
+        }
+        if (h->starts) {
+            hash = lierne_hash(hash, h->starts, (size_t)h->outputs * sizeof *h->starts);
+            hash = lierne_hash(hash, h->ends, (size_t)h->outputs * sizeof *h->ends);
         }
     }
     return hash;

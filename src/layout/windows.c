@@ -41,6 +41,12 @@ lierne_halo_window lierne_window_of(const lierne_layout *layout, int axis,
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
     int64_t last = span->start + span->size - 1, t = h->stride > 0 ? h->stride : 1;
     int64_t start = t * span->start - h->lo, end = t * last + h->hi + 1;
+    if (h->starts) {
+        start = h->starts[span->start];
+        return (lierne_halo_window){.start = start,
+                                    .size = h->ends[span->start] - start,
+                                    .core_start = start};
+    }
     if (h->boundary == LIERNE_BOUNDARY_NONE && h->stride == 0) {
         const lierne_span lower = document_of(layout, axis, span->start),
                           upper = document_of(layout, axis, last);
@@ -60,7 +66,7 @@ lierne_status lierne_windows_list(lierne_halo_windows *windows, const lierne_lay
         lierne_halo_window window = lierne_window_of(layout, axis, &spans->at[i]);
         window.local = local;
         local += window.size;
-        LIERNE_TRY(LIERNE_VEC_PUSH(windows, window));
+        LIERNE_TRY(window.size > 0 ? LIERNE_VEC_PUSH(windows, window) : LIERNE_OK);
     }
     return LIERNE_OK;
 }
@@ -371,10 +377,29 @@ static lierne_status add_reflected(lierne_span_list *list, const lierne_layout *
     return add_reach(list, layout, axis, 2 * n - mirrored - y, 2 * n - mirrored - x);
 }
 
+/* Adds the coordinates whose windows may show an element of [x, y). */
+static lierne_status add_windows(lierne_span_list *list, const lierne_layout *layout, int axis,
+                                 int64_t x, int64_t y) {
+    const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+    bool images = h->boundary >= LIERNE_BOUNDARY_PERIODIC;
+    for (int64_t c = 0; c < h->outputs; c++) {
+        int64_t start = h->starts[c], end = h->ends[c];
+        const lierne_span span = {.start = c, .size = 1};
+        bool outside = images && (start < 0 || end > layout->shape[axis]);
+        if (start < end && (outside || (start < y && x < end))) {
+            LIERNE_TRY(LIERNE_VEC_PUSH(list, span));
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* Adds what may show an element of [x, y). */
 static lierne_status add_images(lierne_span_list *list, const lierne_layout *layout, int axis,
                                 int64_t x, int64_t y) {
     const lierne_dense_halo *h = lierne_halo_of(layout, axis);
+    if (h->starts) {
+        return add_windows(list, layout, axis, x, y);
+    }
     LIERNE_TRY(add_reach(list, layout, axis, x, y));
     if (h->boundary < LIERNE_BOUNDARY_PERIODIC) {
         return LIERNE_OK;
@@ -383,10 +408,13 @@ static lierne_status add_images(lierne_span_list *list, const lierne_layout *lay
                             : add_reflected(list, layout, axis, x, y);
 }
 
-/* Spans that ascend and do not overlap, of any. */
+/* Spans that ascend and do not overlap, of any. Those of many documents ascend already. */
 static void merge(lierne_span_list *list) {
-    size_t n = 0;
-    if (list->count > 0) {
+    size_t n = 0, ascend = 1;
+    while (ascend < list->count && list->at[ascend - 1].start <= list->at[ascend].start) {
+        ascend++;
+    }
+    if (ascend < list->count) {
         qsort(list->at, list->count, sizeof *list->at, compare_spans);
     }
     for (size_t i = 0; i < list->count; i++) {

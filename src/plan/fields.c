@@ -240,13 +240,13 @@ static void add_halo(lierne_plan_fields *fields, const char *prefix, int index, 
     field->value = value;
 }
 
-/* By their first different offset, which an empty list has not. */
-static void add_documents(lierne_plan_fields *fields, const char *prefix, int index,
-                          const lierne_dense_halo *halo) {
+/* By their first different number, which an empty list has not. */
+static void add_numbers(lierne_plan_fields *fields, const char *prefix, int index, const char *name,
+                        const int64_t *numbers, int64_t count) {
     char full[sizeof fields->at[0].name];
-    snprintf(full, sizeof full, "%s.halo[%d].segments", prefix, index);
-    lierne_plan_fields_add_list(fields, full, LIERNE_ITEM_I64, halo->segments,
-                                halo->nsegments > 0 ? (size_t)halo->nsegments + 1 : 0);
+    snprintf(full, sizeof full, "%s.halo[%d].%s", prefix, index, name);
+    lierne_plan_fields_add_list(fields, full, LIERNE_ITEM_I64, numbers,
+                                numbers ? (size_t)count : 0);
 }
 
 static void add_halos(lierne_plan_fields *fields, const char *prefix, const lierne_halos *halos) {
@@ -258,7 +258,10 @@ static void add_halos(lierne_plan_fields *fields, const char *prefix, const lier
         add_halo(fields, prefix, i, "hi", halos->at[i].hi);
         add_halo(fields, prefix, i, "stride", halos->at[i].stride);
         add_halo(fields, prefix, i, "outputs", halos->at[i].outputs);
-        add_documents(fields, prefix, i, &halos->at[i]);
+        add_numbers(fields, prefix, i, "segments", halos->at[i].segments,
+                    halos->at[i].nsegments + 1);
+        add_numbers(fields, prefix, i, "starts", halos->at[i].starts, halos->at[i].outputs);
+        add_numbers(fields, prefix, i, "ends", halos->at[i].ends, halos->at[i].outputs);
     }
     if (halos) {
         add_field(fields, prefix, "stencil", (int64_t)halos->stencil);

@@ -35,13 +35,20 @@ typedef struct lierne_plan_side {
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:
  * writes it as a JSON object (lierne_plan_serialize); NULL if the kind cannot be written. reshape:
  * fills the parts of a plan of another shape, with a saved spec of their own; NULL if the kind has
- * no shape. */
+ * no shape. divide: so for other documents; NULL if the kind has none. */
 struct lierne_plan_parts;
+typedef struct lierne_documents {
+    int axis;
+    int64_t n;
+    const int64_t *segments; /* n + 1 */
+} lierne_documents;
 typedef struct lierne_saved_spec {
     void (*free)(struct lierne_saved_spec *spec);
     void (*write)(const struct lierne_saved_spec *spec, lierne_text *text);
     lierne_status (*reshape)(const struct lierne_saved_spec *spec, lierne_context *context,
                              const int64_t *shape, struct lierne_plan_parts *parts);
+    lierne_status (*divide)(const struct lierne_saved_spec *spec, lierne_context *context,
+                            const lierne_documents *documents, struct lierne_plan_parts *parts);
 } lierne_saved_spec;
 
 /* Rows of a plan: elements of each, and from one to the next in the forward's in and out (the

@@ -16,7 +16,6 @@ typedef struct golden_side {
     lierne_dense_halo halos[LIERNE_MAX_DIMS];
     int64_t shape[LIERNE_MAX_DIMS];
     lierne_layout_spec spec;
-    bool unbuilt; /* it has windows that lierne does not know */
 } golden_side;
 
 /* Reads a side of a tensor of the case's shape and world. */

@@ -16,7 +16,8 @@ static lierne_boundary read_boundary(const cJSON *item) {
     return (lierne_boundary)golden_to_int(item, -1);
 }
 
-static void read_halo(golden_side *side, lierne_dense_halo *halo, const cJSON *item) {
+static void read_halo(lierne_dense_halo *halo, const cJSON *item) {
+    int64_t n;
     *halo = (lierne_dense_halo){.axis = (int)golden_int(item, "axis", 0),
                                 .boundary = read_boundary(golden_get(item, "boundary")),
                                 .lo = golden_int(item, "lo", 0),
@@ -27,7 +28,12 @@ static void read_halo(golden_side *side, lierne_dense_halo *halo, const cJSON *i
         halo->segments = golden_read_ints(golden_get(item, "segments"), &halo->nsegments);
         halo->nsegments--;
     }
-    side->unbuilt = side->unbuilt || golden_get(item, "starts");
+    if (golden_get(item, "starts")) {
+        halo->starts = golden_read_ints(golden_get(item, "starts"), &n);
+    }
+    if (golden_get(item, "ends")) {
+        halo->ends = golden_read_ints(golden_get(item, "ends"), &n);
+    }
 }
 
 static int32_t *read_owners(const cJSON *list) {
@@ -117,7 +123,7 @@ bool golden_side_read(golden_case *c, golden_side *side, const char *name, liern
                                                  ? LIERNE_HALO_STORAGE_MARGINS
                                                  : LIERNE_HALO_STORAGE_PADDED};
     cJSON_ArrayForEach(one, halos) {
-        read_halo(side, &side->halos[side->spec.nhalos++], one);
+        read_halo(&side->halos[side->spec.nhalos++], one);
     }
     for (const cJSON *axis = golden_get(item, "full_axes"), *a = axis ? axis->child : NULL; a;
          a = a->next) {
@@ -132,6 +138,8 @@ void golden_side_free(golden_side *side) {
         free(side->counts[d]);
         free(side->rows[d]);
         free((void *)side->halos[d].segments);
+        free((void *)side->halos[d].starts);
+        free((void *)side->halos[d].ends);
     }
 }
 

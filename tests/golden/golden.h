@@ -12,7 +12,6 @@
 typedef struct golden_case {
     const cJSON *item;
     bool failed;
-    bool aside; /* lierne has nothing to compare it with */
     char why[800];
 } golden_case;
 

@@ -96,9 +96,8 @@ static void run_list(const char *file, const cJSON *root, int list, tally *t) {
             printf("FAIL %s %s %s%s: %s\n", file, lists[list].list, golden_string(item, "id"),
                    golden_string(item, "name"), c.why);
         }
-        t->passed += !c.failed && !c.aside;
+        t->passed += !c.failed;
         t->failed += c.failed;
-        t->aside += c.aside;
     }
 }
 

@@ -82,6 +82,19 @@ class Plans(unittest.TestCase):
         documents = lierne.DenseHalo(0, 2, 0, segments=[0, 2, 6])
         causal = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[documents])
         self.assertEqual(causal.windows(1, 0), [(2, 4, 0, 3, 3)])
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.Redistribute(world[r], part, causal) for r in range(2)]
+            for plan in plans:
+                plan.update_documents(0, np.array([0, 3, 6]))
+            self.assertEqual([out[0, 0] for out in begin_all(plans, [whole[:3], whole[3:]])], [0, 6])
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "must be at least 4"):
+                plans[0].update_documents(0, [0, 4, 3, 6])
+        uneven = lierne.DenseHalo(0, boundary="zero", starts=[-1, 2], ends=[2, 4])
+        own = lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[uneven])
+        self.assertEqual([own.shape(r) for r in range(2)], [(3, 2), (2, 2)])
+        with self.assertRaisesRegex(ValueError, "ends of axis 0 has 1 entries, must have 2"):
+            lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)},
+                          halos=[lierne.DenseHalo(0, starts=[0, 1], ends=[2])])
         with self.assertRaisesRegex(ValueError, "boundary is 'wrap'"):
             lierne.DenseHalo(0, 1, 1, "wrap")
         with self.assertRaisesRegex(lierne.errors.InvalidError, "no output"):

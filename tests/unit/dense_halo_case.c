@@ -1,242 +1,41 @@
-/* Random layouts with halos and their oracle: see dense_halo_case.h. */
+/* The oracle of layouts with halos: see dense_halo_case.h. */
 #include "unit/dense_halo_case.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t state;
-
-static int64_t draw(int64_t n) { /* xorshift64* */
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return (int64_t)((state * 0x2545f4914f6cdd1du >> 33) % (uint64_t)n);
-}
-
-static void draw_dims(const halo_case *c, halo_side *s) {
-    int64_t size = 1;
-    s->ndims = (int)draw(HALO_DIMS + 1);
-    for (int d = 0; d < s->ndims; d++) {
-        int64_t n = 1 + draw(4);
-        s->sizes[d] = size * n <= c->world ? n : 1;
-        size *= s->sizes[d];
+const lierne_dense_halo *halo_of(const halo_side *s, int axis) {
+    for (int i = 0; i < s->nhalos; i++) {
+        if (s->halos[i].axis == axis) {
+            return &s->halos[i];
+        }
     }
-    s->offset = (int)draw(c->world - size + 1);
+    return NULL;
 }
 
-static const lierne_dense_halo *halo_of(const halo_side *s, int axis);
-
-/* What placements cut of an axis. */
-static int64_t extent_of(const halo_case *c, const halo_side *s, int axis) {
+int64_t halo_extent(const halo_case *c, const halo_side *s, int axis) {
     const lierne_dense_halo *h = halo_of(s, axis);
     return h && h->stride ? h->outputs : c->shape[axis];
 }
 
-static void draw_placement(const halo_case *c, halo_side *s, int d, bool source) {
-    static const lierne_placement_kind kinds[] = {
-        LIERNE_PLACEMENT_SHARD,     LIERNE_PLACEMENT_SHARD,        LIERNE_PLACEMENT_SHARD,
-        LIERNE_PLACEMENT_SHARD,     LIERNE_PLACEMENT_SHARD_ZIGZAG, LIERNE_PLACEMENT_SHARD_ROWS,
-        LIERNE_PLACEMENT_REPLICATE, LIERNE_PLACEMENT_AT,           LIERNE_PLACEMENT_PARTIAL};
-    lierne_placement *p = &s->placements[d];
-    *p = (lierne_placement){.kind = kinds[draw(source ? 9 : 8)],
-                            .axis = (int)draw(c->naxes),
-                            .axis2 = -1,
-                            .at = (int)draw(s->sizes[d]),
-                            .cut_order = (int)draw(2),
-                            .share = (lierne_share_rule)draw(2)};
-    if (p->kind == LIERNE_PLACEMENT_SHARD && draw(3) == 0) {
-        memset(s->counts[d], 0, sizeof s->counts[d]);
-        for (int64_t i = 0; i < extent_of(c, s, p->axis); i++) {
-            s->counts[d][draw(s->sizes[d])]++;
-        }
-        p->counts = s->counts[d];
-        p->share = LIERNE_SHARE_RULE_BALANCED;
-    }
-    for (int64_t i = 0; i < extent_of(c, s, p->axis); i++) {
-        s->rows[d][i] = (int32_t)draw(s->sizes[d]);
-    }
-    p->rows = s->rows[d];
-}
-
-/* Widths: those of many axes stay small. */
-static int64_t draw_width(const halo_case *c, int axis) {
-    int64_t n = c->shape[axis];
-    return draw(4) == 0    ? 0
-           : c->naxes == 1 ? draw(2 * n + 3)
-           : c->naxes == 2 ? draw(n + 2)
-                           : draw(3);
-}
-
-/* Documents of any length, some of them empty. */
-static void draw_documents(const halo_case *c, halo_side *s, lierne_dense_halo *h) {
-    int64_t n = c->shape[h->axis], *at = s->segments[h->axis];
-    h->nsegments = 1 + draw(HALO_SEGMENTS);
-    h->segments = at;
-    at[0] = 0;
-    for (int64_t i = 1; i < h->nsegments; i++) {
-        int64_t cut = draw(n + 1);
-        int64_t k = i;
-        for (; k > 1 && at[k - 1] > cut; k--) {
-            at[k] = at[k - 1];
-        }
-        at[k] = cut;
-    }
-    at[h->nsegments] = n;
-}
-
-static void draw_halo(const halo_case *c, halo_side *s, lierne_dense_halo *h) {
-    h->boundary = (lierne_boundary)draw(7);
-    h->lo = draw_width(c, h->axis);
-    h->hi = draw_width(c, h->axis);
-    bool cores = s->stencil == LIERNE_STENCIL_STAR || s->storage || !h->boundary;
-    if (!cores && draw(6) == 0) {
-        int64_t by = draw(h->lo + h->hi + 1);
-        h->lo += by;
-        h->hi -= by;
-    } else if (draw(4) == 0) {
-        draw_documents(c, s, h);
-    } else if (s->stencil == LIERNE_STENCIL_BOX && !s->storage && draw(3) == 0) {
-        h->stride = 1 + draw(3);
-        h->outputs = draw(c->shape[h->axis] + 2);
-        h->hi -= draw(2) && h->lo + h->hi > 0 ? 1 : 0;
-    }
-}
-
-static void draw_halos(const halo_case *c, halo_side *s, bool source) {
-    s->stencil = (lierne_stencil)(draw(3) == 0);
-    s->storage = (lierne_halo_storage)(!source && draw(4) == 0);
-    for (int a = 0; a < c->naxes; a++) {
-        if (draw(3) && !(s->full_axes >> a & 1)) {
-            s->halos[s->nhalos].axis = a;
-            draw_halo(c, s, &s->halos[s->nhalos++]);
-        }
-    }
-    s->storage = s->nhalos ? s->storage : LIERNE_HALO_STORAGE_PADDED;
-    for (int i = 0; i < s->nhalos / 2 && draw(2); i++) { /* any order of halos */
-        lierne_dense_halo first = s->halos[i];
-        s->halos[i] = s->halos[s->nhalos - 1 - i];
-        s->halos[s->nhalos - 1 - i] = first;
-    }
-}
-
-/* Draws until a side is valid; most are. A source has cores. */
-static void draw_side(halo_case *c, int side) {
-    lierne_layout *layout = NULL;
-    halo_side *s = &c->sides[side];
-    bool source = side == 0;
-    while (!layout) {
-        *s = (halo_side){.full_axes = draw(6) ? 0 : (uint32_t)draw(1 << c->naxes)};
-        draw_dims(c, s);
-        if (!source || c->equal || draw(4) == 0) {
-            draw_halos(c, s, source);
-        }
-        for (int d = 0; d < s->ndims; d++) {
-            draw_placement(c, s, d, source && !c->equal);
-        }
-        if (!source || halo_has_cores(s)) {
-            halo_layout(&layout, c, side);
-        }
-    }
-    lierne_layout_destroy(layout);
-}
-
-static void point_lists(halo_side *s) {
-    for (int d = 0; d < s->ndims; d++) {
-        s->placements[d].counts = s->placements[d].counts ? s->counts[d] : NULL;
-        s->placements[d].rows = s->rows[d];
-    }
-    for (int i = 0; i < s->nhalos; i++) {
-        s->halos[i].segments = s->halos[i].segments ? s->segments[s->halos[i].axis] : NULL;
-    }
-}
-
-void halo_random(halo_case *c, uint64_t seed) {
-    static const int64_t most[] = {HALO_SIZE, 7, 4, 3};
-    state = mix(seed + 1);
-    *c = (halo_case){.world = 1 + (int)draw(HALO_WORLD), .naxes = 1 + (int)draw(LIERNE_MAX_AXES)};
-    for (int a = 0; a < c->naxes; a++) {
-        c->shape[a] = draw(40) == 0 ? 0 : 1 + draw(most[c->naxes - 1]);
-    }
-    c->dtype = draw(3) ? LIERNE_DTYPE_I64 : LIERNE_DTYPE_F32;
-    c->equal = draw(4) == 0;
-    draw_side(c, 0);
-    if (c->equal) {
-        c->sides[1] = c->sides[0];
-        point_lists(&c->sides[1]);
-    } else {
-        draw_side(c, 1);
-    }
-}
-
-lierne_status halo_layout(lierne_layout **out, const halo_case *c, int side) {
-    static const char *const names[HALO_DIMS] = {"x", "y", "z"};
-    const halo_side *s = &c->sides[side];
-    lierne_grid *grid = NULL;
-    const lierne_grid_spec grid_spec = {.size = sizeof grid_spec,
-                                        .ndims = s->ndims,
-                                        .names = names,
-                                        .sizes = s->sizes,
-                                        .rank_offset = s->offset,
-                                        .world_size = c->world};
-    lierne_grid_create(&grid, &grid_spec);
-    const lierne_layout_spec spec = {.size = sizeof spec,
-                                     .grid = grid,
-                                     .naxes = c->naxes,
-                                     .shape = c->shape,
-                                     .dtype = c->dtype,
-                                     .placements = s->placements,
-                                     .full_axes = s->full_axes,
-                                     .nhalos = s->nhalos,
-                                     .halos = s->halos,
-                                     .stencil = s->stencil,
-                                     .halo_storage = s->storage};
-    lierne_status status = lierne_layout_create(out, &spec);
-    lierne_grid_destroy(grid);
-    return status;
-}
-
-static int print_side(char *text, size_t size, const halo_side *s) {
-    int n = snprintf(text, size, "\n  from rank %d, full %x, %s, %s:", s->offset, s->full_axes,
-                     s->stencil ? "star" : "box", s->storage ? "margins" : "padded");
+int halo_cut(const halo_side *s, int axis) {
+    int cut = -1;
     for (int d = 0; d < s->ndims; d++) {
         const lierne_placement *p = &s->placements[d];
-        n += snprintf(text + n, size - (size_t)n, " %d:kind %d axis %d at %d order %d%s",
-                      (int)s->sizes[d], (int)p->kind, p->axis, p->at, p->cut_order,
-                      p->counts  ? " counts"
-                      : p->share ? " chunk"
-                                 : "");
-    }
-    for (int i = 0; i < s->nhalos; i++) {
-        const lierne_dense_halo *h = &s->halos[i];
-        n += snprintf(text + n, size - (size_t)n, " [axis %d boundary %d lo %d hi %d stride %d %d",
-                      h->axis, (int)h->boundary, (int)h->lo, (int)h->hi, (int)h->stride,
-                      (int)h->outputs);
-        for (int64_t k = 0; k <= h->nsegments && h->nsegments; k++) {
-            n += snprintf(text + n, size - (size_t)n, "%s%d", k ? "," : " documents ",
-                          (int)h->segments[k]);
+        bool others =
+            p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG || p->kind == LIERNE_PLACEMENT_SHARD_ROWS;
+        if (p->axis == axis && (others || p->kind == LIERNE_PLACEMENT_SHARD)) {
+            cut = others || cut != -1 ? -2 : d;
         }
-        n += snprintf(text + n, size - (size_t)n, "]");
     }
-    return n;
-}
-
-const char *halo_text(const halo_case *c) {
-    static char text[2000];
-    int n = snprintf(text, sizeof text, "world %d, dtype %d, shape", c->world, (int)c->dtype);
-    for (int a = 0; a < c->naxes; a++) {
-        n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)c->shape[a]);
-    }
-    for (int s = 0; s < 2; s++) {
-        n += print_side(text + n, sizeof text - (size_t)n, &c->sides[s]);
-    }
-    return text;
+    return cut;
 }
 
 bool halo_has_cores(const halo_side *side) {
     bool cores = side->storage == LIERNE_HALO_STORAGE_PADDED;
     for (int i = 0; i < side->nhalos; i++) {
-        cores = cores && side->halos[i].lo >= 0 && side->halos[i].hi >= 0 && !side->halos[i].stride;
+        cores = cores && side->halos[i].lo >= 0 && side->halos[i].hi >= 0 &&
+                !side->halos[i].stride && !side->halos[i].starts;
     }
     return cores;
 }
@@ -297,15 +96,6 @@ static void cut(const halo_side *s, int d, int coord, int64_t *list, int64_t *n)
     }
 }
 
-static const lierne_dense_halo *halo_of(const halo_side *s, int axis) {
-    for (int i = 0; i < s->nhalos; i++) {
-        if (s->halos[i].axis == axis) {
-            return &s->halos[i];
-        }
-    }
-    return NULL;
-}
-
 static int64_t modulo(int64_t a, int64_t n) {
     return (a % n + n) % n;
 }
@@ -339,7 +129,7 @@ static int64_t map(lierne_boundary boundary, int64_t n, int64_t i) {
 static int64_t show(const lierne_dense_halo *h, int64_t n, int64_t start, int64_t end, int64_t i,
                     int *zone) {
     int64_t first = 0, size = n;
-    *zone = h->stride ? CORE : i < start ? LO : i < end ? CORE : HI;
+    *zone = h->stride || h->starts ? CORE : i < start ? LO : i < end ? CORE : HI;
     for (int64_t k = 0; k < h->nsegments && *zone != CORE; k++) {
         int64_t element = *zone == LO ? start : end - 1;
         if (h->segments[k] <= element && element < h->segments[k + 1]) {
@@ -354,11 +144,10 @@ static int64_t show(const lierne_dense_halo *h, int64_t n, int64_t start, int64_
                                                           : shown + first;
 }
 
-/* The window of the span list[from] to list[to - 1]. */
-static void add_window(positions *p, const lierne_dense_halo *h, int64_t n, const int64_t *list,
-                       int64_t from, int64_t to) {
-    int64_t start = list[from], end = list[to - 1] + 1, t = h->stride ? h->stride : 1;
-    for (int64_t i = t * start - h->lo; i < t * (end - 1) + 1 + h->hi; i++) {
+/* The positions [from, to) of the window of the span [start, end). */
+static void add_range(positions *p, const lierne_dense_halo *h, int64_t n, int64_t start,
+                      int64_t end, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i++) {
         int zone;
         int64_t shown = show(h, n, start, end, i, &zone);
         if (shown != HALO_FOREIGN) {
@@ -366,6 +155,13 @@ static void add_window(positions *p, const lierne_dense_halo *h, int64_t n, cons
         }
     }
     p->nwindows++;
+}
+
+/* The window of the span list[from] to list[to - 1]. */
+static void add_window(positions *p, const lierne_dense_halo *h, int64_t n, const int64_t *list,
+                       int64_t from, int64_t to) {
+    int64_t start = list[from], end = list[to - 1] + 1, t = h->stride ? h->stride : 1;
+    add_range(p, h, n, start, end, t * start - h->lo, t * (end - 1) + 1 + h->hi);
 }
 
 static void list_positions(positions *p, const halo_case *c, const halo_side *s, int axis,
@@ -420,7 +216,7 @@ static bool find_rank(halo_buffer *b, const halo_side *s, int rank, int *coords)
 /* Shares in their order, slower dims first where that is equal, then maps. */
 static int64_t list_part(int64_t *list, const halo_case *c, const halo_side *s, const int *coords,
                          int axis) {
-    int64_t n = extent_of(c, s, axis);
+    int64_t n = halo_extent(c, s, axis);
     for (int64_t i = 0; i < n; i++) {
         list[i] = i;
     }
@@ -439,6 +235,13 @@ static int64_t list_part(int64_t *list, const halo_case *c, const halo_side *s, 
 static void list_axis(positions *p, const halo_case *c, const halo_side *s, const int *coords,
                       int axis) {
     int64_t list[HALO_SIZE + 2], n = list_part(list, c, s, coords, axis);
+    const lierne_dense_halo *h = halo_of(s, axis);
+    if (h && h->starts) {
+        int cut = halo_cut(s, axis), coord = cut < 0 ? 0 : coords[cut];
+        *p = (positions){.n = 0};
+        add_range(p, h, c->shape[axis], 0, 0, h->starts[coord], h->ends[coord]);
+        return;
+    }
     list_positions(p, c, s, axis, list, n);
 }
 

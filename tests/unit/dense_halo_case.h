@@ -23,6 +23,8 @@ typedef struct halo_side {
     int nhalos;
     lierne_dense_halo halos[LIERNE_MAX_AXES];
     int64_t segments[LIERNE_MAX_AXES][HALO_SEGMENTS + 1]; /* by axis */
+    int64_t starts[LIERNE_MAX_AXES][HALO_WORLD];
+    int64_t ends[LIERNE_MAX_AXES][HALO_WORLD];
     lierne_stencil stencil;
     lierne_halo_storage storage;
 } halo_side;
@@ -31,7 +33,7 @@ typedef struct halo_case {
     int world;
     int naxes;
     int64_t shape[LIERNE_MAX_AXES];
-    lierne_dtype dtype; /* I64 or F32 */
+    lierne_dtype dtype; /* any; an opaque one only without PARTIAL */
     bool equal;         /* both sides are the same */
     halo_side sides[2];
 } halo_case;
@@ -58,12 +60,19 @@ void halo_list_outputs(halo_outputs *out, const halo_case *c, int rank, int axis
 
 /* Draws a case; one of any width, or of windows that the source does not have. */
 void halo_random(halo_case *c, uint64_t seed);
+/* Draws other documents of the first axis that has some, for both sides; -1: none has. */
+int halo_redivide(halo_case *c, uint64_t seed);
 lierne_status halo_layout(lierne_layout **out, const halo_case *c, int side);
 /* One line per side, in static storage. */
 const char *halo_text(const halo_case *c);
 
 void halo_fill(halo_buffer *buffer, const halo_case *c, int side, int rank);
 void halo_free(halo_buffer *buffer);
+/* The halo of an axis, or NULL; what placements cut of the axis; the dim that cuts it, -1 if none
+ * does, -2 if not one alone with SHARD. */
+const lierne_dense_halo *halo_of(const halo_side *side, int axis);
+int64_t halo_extent(const halo_case *c, const halo_side *side, int axis);
+int halo_cut(const halo_side *side, int axis);
 /* Whether every window has its core in the buffer. */
 bool halo_has_cores(const halo_side *side);
 

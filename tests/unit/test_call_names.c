@@ -265,6 +265,7 @@ static void plan_badly(const world *w) {
     BAD(lierne_segments_exchange_create, &(lierne_segments_exchange *){NULL}, w->context, NULL);
     BAD(lierne_segments_gather, NULL, NULL, NULL);
     BAD(lierne_plan_update_segments, w->plan, NULL);
+    BAD(lierne_plan_update_documents, w->plan, 0, 1, NULL);
 }
 
 static void ask_plans_badly(const world *w) {

@@ -120,10 +120,174 @@ Test(dense_halo, bad_documents_are_rejected) {
              "halo[0].stride is 2, must be 0 with documents");
 }
 
-/* A plan gets another shape; documents and outputs would no longer fit. */
-Test(dense_halo, documents_and_outputs_keep_their_axis) {
+/* Windows of coordinates of axis 0. */
+static void set_windows(reject_case *t, const int64_t *starts, const int64_t *ends) {
+    t->halos[0] =
+        (lierne_dense_halo){.boundary = LIERNE_BOUNDARY_ZERO, .starts = starts, .ends = ends};
+}
+
+Test(dense_halo, bad_windows_are_rejected) {
+    const lierne_status invalid = LIERNE_ERR_INVALID;
+    static const int64_t starts[] = {-1, 3}, ends[] = {2, 9}, less[] = {2, 2}, zeros[] = {0, 0},
+                         documents[] = {0, 8}, counts[] = {3, 4},
+                         far[] = {-((int64_t)1 << 60) - 1, 0}, big[] = {(int64_t)1 << 58, 3};
+    REJECTED(set_windows(&t, starts, NULL), invalid, "halo[0].ends is NULL");
+    REJECTED(set_windows(&t, NULL, ends), invalid, "halo[0].starts is NULL");
+    REJECTED(set_windows(&t, starts, less), invalid,
+             "halo[0].ends[1] is 2, must be at least starts[1], which is 3");
+    REJECTED((set_windows(&t, starts, ends), t.halos[0].lo = 1), invalid,
+             "halo[0].starts must be NULL with lo or hi");
+    REJECTED((set_windows(&t, starts, ends), t.halos[0].hi = 1), invalid, "with lo or hi");
+    REJECTED((set_windows(&t, starts, ends), t.halos[0].stride = 1), invalid, "with a stride");
+    REJECTED((set_windows(&t, starts, ends), t.halos[0].outputs = 1), invalid, "and outputs 1");
+    REJECTED((set_windows(&t, starts, ends), t.spec.stencil = LIERNE_STENCIL_STAR), invalid,
+             "halo[0].starts must be NULL with a star");
+    REJECTED((set_windows(&t, starts, ends), t.spec.halo_storage = LIERNE_HALO_STORAGE_MARGINS),
+             invalid, "halo[0].starts must be NULL with margin storage");
+    REJECTED((set_windows(&t, starts, ends), t.halos[0].nsegments = 1,
+              t.halos[0].segments = documents),
+             invalid, "halo[0].starts must be NULL with documents");
+    REJECTED((set_windows(&t, starts, ends), t.placement.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG),
+             invalid, "dim 0 cuts axis 0 otherwise");
+    REJECTED((set_windows(&t, starts, ends), t.placement.kind = LIERNE_PLACEMENT_SHARD_ROWS),
+             invalid, "dim 0 cuts axis 0 otherwise");
+    REJECTED((set_windows(&t, starts, ends), t.halos[0].boundary = LIERNE_BOUNDARY_NONE), invalid,
+             "halo[0]: windows reach from -1 to 1, must be in 0 to 7");
+    REJECTED((set_windows(&t, zeros, ends), t.halos[0].boundary = LIERNE_BOUNDARY_NONE), invalid,
+             "halo[0]: windows reach from 0 to 8, must be in 0 to 7");
+    REJECTED((t.shape[0] = 0, set_windows(&t, zeros, ends),
+              t.halos[0].boundary = LIERNE_BOUNDARY_MIRROR),
+             invalid, "must be ZERO or KEEP on an axis without elements");
+    REJECTED((set_windows(&t, starts, ends), t.placement.counts = counts), invalid,
+             "counts of dim 0 add up to 7, but axis 0 has 8");
+    REJECTED(set_windows(&t, far, ends), LIERNE_ERR_OVERFLOW, "halo[0].starts[0] is -11529215046");
+    REJECTED(set_windows(&t, zeros, big), LIERNE_ERR_OVERFLOW, "at axis 0 of size 8");
+}
+
+/* A coordinate has its window whatever its share is; where no dim cuts the axis, there is one. */
+Test(dense_halo, windows_do_not_depend_on_shares) {
+    static const int64_t starts[] = {-1, 3}, ends[] = {2, 3}, counts[] = {8, 0};
+    size_t count;
+    lierne_halo_window window;
+    reject_case t;
+    open_case(&t);
+    set_windows(&t, starts, ends);
+    t.placement.counts = counts;
+    lierne_layout *layout = make(&t);
+    assert_ok(lierne_layout_get_windows(&window, 1, &count, layout, 0, 0));
+    cr_assert(count == 1 && window.start == -1 && window.size == 3 && window.core_size == 0);
+    assert_ok(lierne_layout_get_windows(&window, 1, &count, layout, 1, 0));
+    cr_assert_eq(count, 0);
+    lierne_layout_destroy(layout);
+    t.placement.kind = LIERNE_PLACEMENT_REPLICATE;
+    layout = make(&t);
+    assert_ok(lierne_layout_get_windows(&window, 1, &count, layout, 1, 0));
+    cr_assert(count == 1 && window.start == -1);
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(t.grid);
+}
+
+/* Two ranks that update a plan of two documents on axis 0. */
+typedef struct update_case {
+    reject_case t;
+    lierne_layout *layouts[2]; /* plain, with a halo */
+    lierne_sim *sim;
+    lierne_plan *plans[2];
+} update_case;
+
+static void open_update(update_case *u) {
     static const int64_t documents[] = {0, 4, 8};
+    open_case(&u->t);
+    divide(&u->t, 2, documents);
+    u->layouts[1] = make(&u->t);
+    u->t.spec.nhalos = 0;
+    u->layouts[0] = make(&u->t);
+    assert_ok(lierne_sim_create(&u->sim, 2, NULL));
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = u->layouts[0],
+                                           .dst = u->layouts[1]};
+    for (int r = 0; r < 2; r++) {
+        assert_ok(lierne_plan_create_redistribute(&u->plans[r], lierne_sim_get_context(u->sim, r),
+                                                  &spec));
+    }
+}
+
+static void close_update(update_case *u) {
+    for (int r = 0; r < 2; r++) {
+        assert_ok(lierne_plan_destroy(u->plans[r]));
+        lierne_layout_destroy(u->layouts[r]);
+    }
+    assert_ok(lierne_sim_destroy(u->sim));
+    lierne_grid_destroy(u->t.grid);
+}
+
+#define UNDIVIDED(axis, n, segments, words)                                                        \
+    do {                                                                                           \
+        update_case u;                                                                             \
+        open_update(&u);                                                                           \
+        assert_error(lierne_plan_update_documents(u.plans[0], axis, n, segments),                  \
+                     LIERNE_ERR_INVALID, words);                                                   \
+        close_update(&u);                                                                          \
+    } while (0)
+
+Test(dense_halo, bad_updates_of_documents_are_rejected) {
+    static const int64_t falls[] = {0, 5, 4, 8}, short_of[] = {0, 7}, good[] = {0, 8};
+    assert_error(lierne_plan_update_documents(NULL, 0, 1, good), LIERNE_ERR_INVALID,
+                 "plan is NULL");
+    UNDIVIDED(0, 0, good, "nsegments is 0, must be at least 1");
+    UNDIVIDED(0, 1, NULL, "nsegments is 1, but segments is NULL");
+    UNDIVIDED(1, 1, good, "axis is 1, must be one whose halo has segments");
+    UNDIVIDED(-1, 1, good, "axis is -1, must be");
+    UNDIVIDED(7, 1, good, "axis is 7, must be");
+    UNDIVIDED(0, 3, falls, "halo[0].segments[2] is 4, must be at least 5");
+    UNDIVIDED(0, 1, short_of, "halo[0].segments[1] is 7, must be 8");
+}
+
+Test(dense_halo, updates_that_differ_are_found) {
+    static const int64_t documents[] = {0, 2, 8}, others[] = {0, 3, 8};
+    update_case u;
+    open_update(&u);
+    assert_ok(lierne_plan_update_documents(u.plans[0], 0, 2, documents));
+    assert_error(lierne_plan_update_documents(u.plans[1], 0, 2, others), LIERNE_ERR_MISMATCH,
+                 "segments[1]");
+    close_update(&u);
+}
+
+Test(dense_halo, windows_that_differ_are_found) {
+    static const int64_t starts[] = {-1, 3}, ends[] = {2, 9}, others[] = {2, 8};
+    lierne_layout *layouts[3];
+    lierne_sim *sim;
+    lierne_plan *plans[2];
+    reject_case t;
+    open_case(&t);
     for (int k = 0; k < 2; k++) {
+        set_windows(&t, starts, k ? others : ends);
+        layouts[k] = make(&t);
+    }
+    t.spec.nhalos = 0;
+    layouts[2] = make(&t);
+    assert_ok(lierne_sim_create(&sim, 2, NULL));
+    for (int r = 0; r < 2; r++) {
+        const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                               .src = layouts[2],
+                                               .dst = layouts[r]};
+        lierne_status status =
+            lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r), &spec);
+        cr_assert_eq(status, r ? LIERNE_ERR_MISMATCH : LIERNE_OK);
+    }
+    expect_says("dst.halo[0].ends[1]");
+    assert_ok(lierne_plan_destroy(plans[0]));
+    assert_ok(lierne_sim_destroy(sim));
+    for (int k = 0; k < 3; k++) {
+        lierne_layout_destroy(layouts[k]);
+    }
+    lierne_grid_destroy(t.grid);
+}
+
+/* A plan gets another shape; documents, outputs and windows would no longer fit. */
+Test(dense_halo, documents_outputs_and_windows_keep_their_axis) {
+    static const int64_t documents[] = {0, 4, 8}, starts[] = {0}, ends[] = {8};
+    for (int k = 0; k < 3; k++) {
         reject_case t;
         lierne_sim *sim;
         lierne_plan *plan;
@@ -134,7 +298,13 @@ Test(dense_halo, documents_and_outputs_keep_their_axis) {
         const lierne_grid_spec one = {.size = sizeof one, .world_size = 1};
         assert_ok(lierne_grid_create(&t.grid, &one));
         t.spec.grid = t.grid;
-        k ? bound(&t, 0, 1, 4) : divide(&t, 2, documents);
+        if (k == 2) {
+            set_windows(&t, starts, ends);
+        } else if (k == 1) {
+            bound(&t, 0, 1, 4);
+        } else {
+            divide(&t, 2, documents);
+        }
         lierne_layout *halo = make(&t);
         t.spec.nhalos = 0;
         lierne_layout *plain = make(&t);
@@ -143,7 +313,9 @@ Test(dense_halo, documents_and_outputs_keep_their_axis) {
         assert_ok(lierne_plan_update_shape(plan, shape));
         shape[0] = 6;
         assert_error(lierne_plan_update_shape(plan, shape), LIERNE_ERR_INVALID,
-                     k ? "its halo has a stride" : "its halo has a list of documents");
+                     k == 2   ? "its halo has a list of windows"
+                     : k == 1 ? "its halo has a stride"
+                              : "its halo has a list of documents");
         assert_ok(lierne_plan_destroy(plan));
         lierne_layout_destroy(halo);
         lierne_layout_destroy(plain);

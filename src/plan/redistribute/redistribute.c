@@ -176,6 +176,8 @@ static void destroy_saved(lierne_saved_spec *base) {
 
 static lierne_status reshape(const lierne_saved_spec *base, lierne_context *context,
                              const int64_t *shape, lierne_plan_parts *parts);
+static lierne_status divide_axis(const lierne_saved_spec *base, lierne_context *context,
+                                 const lierne_documents *documents, lierne_plan_parts *parts);
 
 /* Saves copies of a spec's layouts with this shape; NULL: their own. */
 static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *spec,
@@ -194,7 +196,8 @@ static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *s
         destroy_saved(&saved->base);
         return status;
     }
-    saved->base = (lierne_saved_spec){.free = destroy_saved, .reshape = reshape};
+    saved->base =
+        (lierne_saved_spec){.free = destroy_saved, .reshape = reshape, .divide = divide_axis};
     saved->spec = (lierne_redistribute_spec){.size = sizeof saved->spec,
                                              .src = saved->own[0],
                                              .dst = saved->own[1],
@@ -219,6 +222,34 @@ static lierne_status reshape(const lierne_saved_spec *base, lierne_context *cont
     }
     LIERNE_TRY(save(&next, &((const saved_layouts *)base)->spec, shape));
     parts->saved_spec = &next->base;
+    return plan_sides(parts, &l, context, &next->spec);
+}
+
+static bool has_documents(const lierne_layout *layout, int axis) {
+    const lierne_dense_halo *h =
+        axis >= 0 && axis < layout->naxes ? lierne_halo_of(layout, axis) : NULL;
+    return h && h->nsegments > 0;
+}
+
+static lierne_status divide_axis(const lierne_saved_spec *base, lierne_context *context,
+                                 const lierne_documents *documents, lierne_plan_parts *parts) {
+    const lierne_redistribute_spec *spec = &((const saved_layouts *)base)->spec;
+    int axis = documents->axis;
+    saved_layouts *next;
+    layouts l;
+    if (!has_documents(spec->src, axis) && !has_documents(spec->dst, axis)) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: axis is %d, must be one whose halo has segments",
+                           context->rank, axis);
+    }
+    LIERNE_TRY(save(&next, spec, NULL));
+    parts->saved_spec = &next->base;
+    for (int i = 0; i < 4; i++) {
+        if (next->own[i] && has_documents(next->own[i], axis)) {
+            LIERNE_TRY(
+                lierne_halo_set_documents(next->own[i], axis, documents->n, documents->segments));
+        }
+    }
     return plan_sides(parts, &l, context, &next->spec);
 }
 

@@ -287,6 +287,15 @@ def _cut_shape(shape, halos):
     return [outputs.get(axis, size) for axis, size in enumerate(shape)]
 
 
+def _check_windows(halo, placements, dims):
+    """The library reads a window per coordinate of the one dim that cuts the axis."""
+    cuts = [dims[name] for name, placement in placements.items()
+            if placement.kind == lib.LIERNE_PLACEMENT_SHARD and placement.axis == halo.axis]
+    if len(cuts) < 2:
+        sized(f"starts of axis {halo.axis}", halo.starts, cuts[0] if cuts else 1)
+        sized(f"ends of axis {halo.axis}", halo.ends, cuts[0] if cuts else 1)
+
+
 _BOUNDARIES = {name: getattr(lib, f"LIERNE_BOUNDARY_{name.upper()}")
                for name in ("none", "zero", "keep", "periodic", "mirror", "symmetric", "replicate")}
 _STENCILS = {"box": lib.LIERNE_STENCIL_BOX, "star": lib.LIERNE_STENCIL_STAR}
@@ -297,14 +306,17 @@ Boundary = typing.Literal["none", "zero", "keep", "periodic", "mirror", "symmetr
 class DenseHalo:
     """Margins of an axis of a Layout: lo elements below and hi above what a rank has of it. boundary:
     what positions outside of the axis show (lierne/dense_halo.h). stride, outputs: the placements cut
-    outputs, which read windows. segments: offsets of documents, as cu_seqlens."""
+    outputs, which read windows. segments: offsets of documents, as cu_seqlens. starts, ends: instead of
+    widths, a window per coordinate of the dim that cuts the axis."""
 
-    def __init__(self, axis: int, lo: int, hi: int, boundary: Boundary = "none", stride: int = 0, outputs: int = 0,
-                 segments: typing.Optional[Integers] = None) -> None:
+    def __init__(self, axis: int, lo: int = 0, hi: int = 0, boundary: Boundary = "none", stride: int = 0,
+                 outputs: int = 0, segments: typing.Optional[Integers] = None,
+                 starts: typing.Optional[Integers] = None, ends: typing.Optional[Integers] = None) -> None:
         self.axis, self.lo, self.hi, self.stride, self.outputs = axis, lo, hi, stride, outputs
         self.boundary = choice("boundary", boundary, _BOUNDARIES)
         self.segments = segments
         self.nsegments = 0 if segments is None else np.asarray(segments).size - 1
+        self.starts, self.ends = starts, ends
 
     @classmethod
     def convolution(cls, axis: int, size: int, kernel: int, stride: int = 1, dilation: int = 1, pad_lo: int = 0,
@@ -338,6 +350,8 @@ class Layout:
         unknown = set(placements) - set(dims)
         if unknown:
             raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
+        for halo in halos:
+            _check_windows(halo, placements, dims)
         for name, placement in placements.items():
             _check_lists(name, placement, dims[name], _cut_shape(shape, halos))
         packed = {} if packing is None else {"packed_axis": packed_axis, "segments": packing._segments,
