@@ -3,12 +3,13 @@
  * that the times are those of planning alone. The tensor is small, so that the times do not include
  * allocating a plan's buffers.
  *
- *   planning [quick | updates]
+ *   planning [quick | updates | halos]
  *
- * updates is what new segments of a packed sequence cost a plan, alone.
- * quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10 ms at
- * 131,072 and with balanced routing, and 1 MB for a plan; for assignments of samples 5 ms with
- * 10,000 items on 1,000 ranks, and 15 ms with 30,720 on 1,024. */
+ * updates is what new segments of a packed sequence cost a plan, alone; halos what dense halos
+ * cost. quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10
+ * ms at 131,072 and with balanced routing, and 1 MB for a plan; for assignments of samples 5 ms
+ * with 10,000 items on 1,000 ranks, and 15 ms with 30,720 on 1,024; for a box of halos with 26
+ * neighbours 1 ms at 4,096 ranks and 2 ms at 131,072; for 1,000 new documents 50 us. */
 #include "bench/checks.h"
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -288,12 +289,132 @@ static void run_updates(int rounds) {
     }
 }
 
+/* ---- dense halos ---- */
+
+static lierne_layout *halo_layout(const lierne_grid *grid, int naxes, const int64_t *shape,
+                                  const lierne_dense_halo *halos, int nhalos) {
+    lierne_placement cuts[3];
+    for (int d = 0; d < 3; d++) {
+        cuts[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .axis = d};
+    }
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = naxes,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_F32,
+                                     .placements = cuts,
+                                     .nhalos = nhalos,
+                                     .halos = halos};
+    lierne_layout *layout = NULL;
+    check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "a layout with halos");
+    return layout;
+}
+
+static lierne_grid *box_grid(int ndims, const int64_t *sizes, int world) {
+    static const char *const names[] = {"x", "y", "z"};
+    const lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = ndims, .names = names, .sizes = sizes, .world_size = world};
+    lierne_grid *grid = NULL;
+    check(lierne_grid_create(&grid, &spec) == LIERNE_OK, "a grid");
+    return grid;
+}
+
+/* Parts of 8 x 8 x 8 with margins of width 1 around: 26 neighbours. most: the aim, in seconds. */
+static void run_box(int64_t x, int64_t y, int64_t z, lierne_boundary boundary, int rounds,
+                    double most) {
+    int world = (int)(x * y * z), rank = world / 2 + 3;
+    const int64_t sizes[] = {x, y, z}, shape[] = {8 * x, 8 * y, 8 * z};
+    lierne_sim *sim = NULL;
+    lierne_grid *grid = box_grid(3, sizes, world);
+    lierne_dense_halo halos[3];
+    double seconds[ROUNDS];
+    for (int a = 0; a < 3; a++) {
+        halos[a] = (lierne_dense_halo){.axis = a, .boundary = boundary, .lo = 1, .hi = 1};
+    }
+    lierne_layout *src = halo_layout(grid, 3, shape, NULL, 0),
+                  *dst = halo_layout(grid, 3, shape, halos, 3);
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
+    check(lierne_sim_create(&sim, world, NULL) == LIERNE_OK, "a world");
+    for (int i = 0; i < rounds; i++) {
+        lierne_plan *plan;
+        double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        lierne_status status =
+            lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, rank), &spec);
+        seconds[i] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start;
+        check(status == LIERNE_OK && lierne_plan_destroy(plan) == LIERNE_OK, "a plan of halos");
+    }
+    qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
+    printf("%7d  %-24s %9.1f\n", world,
+           boundary == LIERNE_BOUNDARY_PERIODIC ? "box, periodic" : "box, zero",
+           1e6 * seconds[rounds / 2]);
+    check(rounds == 1 || seconds[rounds / 2] <= most, "a plan of halos in time");
+    check(lierne_sim_destroy(sim) == LIERNE_OK, "the world's end");
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+}
+
+/* Updates that take turns between two lists of documents of a sequence. */
+static void run_documents(int n, lierne_boundary boundary, int rounds, double most) {
+    const int64_t size = CP, shape[] = {1 << 20, 128};
+    int64_t *cu[2] = {malloc(((size_t)n + 1) * 8), malloc(((size_t)n + 1) * 8)};
+    lierne_sim *sim = NULL;
+    lierne_plan *plan = NULL;
+    lierne_grid *grid = box_grid(1, &size, CP);
+    double seconds[ROUNDS];
+    draw_segments(cu[0], n, shape[0], 17);
+    draw_segments(cu[1], n, shape[0], 18);
+    const lierne_dense_halo halo = {.boundary = boundary,
+                                    .lo = 1023,
+                                    .nsegments = n,
+                                    .segments = cu[0]};
+    lierne_layout *src = halo_layout(grid, 2, shape, NULL, 0),
+                  *dst = halo_layout(grid, 2, shape, &halo, 1);
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
+    check(lierne_sim_create(&sim, CP, NULL) == LIERNE_OK &&
+              lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 3), &spec) ==
+                  LIERNE_OK,
+          "a plan with documents");
+    for (int i = 0; i < rounds + 2; i++) { /* two to warm up */
+        double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        lierne_status status = lierne_plan_update_documents(plan, 0, n, cu[!(i % 2)]);
+        seconds[i < 2 ? 0 : i - 2] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start;
+        check(status == LIERNE_OK, "an update of documents");
+    }
+    qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
+    printf("%7d  %5d documents, %-9s %8.1f\n", CP, n,
+           boundary == LIERNE_BOUNDARY_NONE ? "none" : "periodic", 1e6 * seconds[rounds / 2]);
+    check(rounds == 1 || seconds[rounds / 2] <= most, "an update of documents in time");
+    check(lierne_plan_destroy(plan) == LIERNE_OK && lierne_sim_destroy(sim) == LIERNE_OK,
+          "the world's end");
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+    free(cu[0]);
+    free(cu[1]);
+}
+
+static void run_halos(int rounds) {
+    printf("one rank's plan of halos, both directions, and new documents for one, microseconds of "
+           "the processor\n");
+    for (int k = 0; k < 2; k++) {
+        lierne_boundary boundary = k ? LIERNE_BOUNDARY_PERIODIC : LIERNE_BOUNDARY_ZERO;
+        run_box(16, 16, 16, boundary, rounds, 0.001);
+        run_box(64, 64, 32, boundary, rounds, 0.002);
+        run_documents(1000, k ? boundary : LIERNE_BOUNDARY_NONE, rounds, 50e-6);
+    }
+}
+
 int main(int argc, char **argv) {
     static const int worlds[] = {64, 1024, 4096, 16384, 131072};
     bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
     int rounds = quick ? 1 : ROUNDS;
     if (argc > 1 && strcmp(argv[1], "updates") == 0) {
         run_updates(rounds);
+        return close_counts();
+    }
+    if (argc > 1 && strcmp(argv[1], "halos") == 0) {
+        run_halos(rounds);
         return close_counts();
     }
     printf("one rank's plan, milliseconds and KiB\n%7s  %-24s %-8s %-8s %9s %9s %9s %9s\n", "ranks",
@@ -303,6 +424,7 @@ int main(int argc, char **argv) {
     }
     run_groups(1024, rounds);
     run_updates(rounds);
+    run_halos(rounds);
     printf("items to ranks, milliseconds of the processor\n%7s %7s  %-12s %9s %9s %12s %9s\n",
            "items", "ranks", "mode", "median", "max / LB", "rows moved", "messages");
     run_assignments(1920, 64, rounds, 0);
