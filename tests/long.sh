@@ -17,6 +17,7 @@ LIERNE_SEEDS=2000 "$build/unit" --filter 'set/random_*'
 LIERNE_SEEDS=4000 "$build/unit" --filter 'set_boxes/random_*'
 LIERNE_SEEDS=260 "$build/unit" --filter 'delta_faults/*' # 40 steps each
 LIERNE_SEEDS=2000 "$build/unit" --filter 'fetch_and_add/*'
+LIERNE_SEEDS=1000 "$build/unit" --filter 'migration/random_*'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'packed/random_*'
 LIERNE_SEEDS=100000 "$build/unit" --filter 'dense_halo/random_*'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'packed_bridge/random_*'

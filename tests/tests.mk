@@ -42,7 +42,7 @@ mpi-tests: $(MPI_TESTS)
 
 # Those that also run without MPI, on ranks of a node, with what tests/launched/mpi.h has of it.
 LAUNCHED := $(addprefix $(B)/tests/launched/,golden sparse halos redistribute shared_output members update \
-	segments samples packed_bridge layers general inflight steps known_answer)
+	segments samples packed_bridge layers general inflight steps known_answer migration)
 LAUNCHED_PARTS := $(B)/launched/parts.a
 $(LAUNCHED_PARTS): $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows graphs crystal))
 	$(ARCHIVE)

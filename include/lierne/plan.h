@@ -117,7 +117,7 @@ LIERNE_API lierne_context *lierne_plan_get_context(const lierne_plan *plan);
 LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan);
 
 /* The planner that created the plan: "redistribute", "set", "bridge", "megatron", "graph",
- * "references" (flattened plans too), "halo" (restricted plans too), "all_gather",
+ * "references" (flattened plans too), "migration", "halo" (restricted plans too), "all_gather",
  * "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "barrier", "packed_bridge",
  * "transposed", "composed", "retyped", "fetch_and_add". Static storage; NULL for NULL. Not
  * collective. */
@@ -258,6 +258,14 @@ typedef struct lierne_retyped_spec {
  * *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *like,
                                                     const lierne_retyped_spec *spec);
+
+/* Gives a retyped plan the rows that `like` has now, reusing its memory; dtype, width, strides and
+ * max_inflight stay. For plans made like one of a graph or a migration, after that was updated.
+ * Collective; the ranks agree and exchange nothing else; no request may be in flight, and no
+ * coalesced plans may hold the plan. If any rank fails, every rank gets the same error and keeps
+ * the old rows. Errors: BUSY; INVALID also for a plan that is not retyped, and for a plan of
+ * another context; otherwise as lierne_plan_create_retyped. */
+LIERNE_API lierne_status lierne_plan_update_retyped(lierne_plan *plan, const lierne_plan *like);
 
 /* Gives a plan of lierne_plan_create_bridge or lierne_plan_create_redistribute another shape for
  * the next calls, such as a batch of another size. shape: a global size per axis of the plan, as

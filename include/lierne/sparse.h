@@ -135,6 +135,49 @@ LIERNE_API lierne_status lierne_plan_create_references(lierne_plan **out, lierne
  * lierne_plan_create_graph. */
 LIERNE_API lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec);
 
+/* Migration: rows that change their owner, as atoms that have left the brick of their rank. Set
+ * size to sizeof(lierne_migration_spec) and the rest to zero first. */
+typedef struct lierne_migration_spec {
+    size_t size;
+    int64_t nrows;        /* of this rank, rows that were born on it since the last step included */
+    const int32_t *owner; /* nrows: the rank that gets each row, this one if it stays; -1: none, the
+                             row ends here. May be NULL if nrows is 0 */
+    lierne_dtype dtype;
+    int64_t width;       /* elements of a row, at least 1 */
+    int64_t stride;      /* elements from a row to the next, at least width; 0: width */
+    int max_inflight;    /* requests in flight per direction, 1 to 64; 0: 1 */
+    lierne_group *group; /* see lierne/group.h (Domains); NULL: the context's own domain */
+    const char *name;    /* see lierne/plan.h (Names); NULL: none */
+} lierne_migration_spec;
+
+/* Creates a plan that moves rows to new owners. Forward in: the rows that this rank has; out: those
+ * that it has afterwards, by ascending rank that they come from, its own at its own place, and
+ * those of one rank in the order in which they were there. So rows keep their global order, on
+ * whichever ranks they meet. The adjoint is the way back: gradients of rows, or rows themselves, go
+ * where they came from, and a row that ended becomes zero. Both copy, so opaque dtypes are allowed.
+ * lierne_plan_get_shape has the number of rows afterwards, lierne_plan_get_graph_lists who sends
+ * how many to whom, with rows before as owned ones and rows afterwards as ghosts. Other fields of
+ * the rows move by retyped plans (lierne_plan_create_retyped); coalesced, all fields travel in one
+ * message per pair of ranks.
+ *
+ * Collective; waits for all ranks. Every rank sends the numbers of its rows to the ranks that get
+ * them. The spec and owner may be freed after the call. If any rank fails, every rank gets the same
+ * error, which names the rank, and *out is NULL. dtype, width and max_inflight must be the same on
+ * every rank. Errors: INVALID (NULL, size, width, stride, dtype, max_inflight), COUNT_RANGE (a
+ * negative count, or sizes that overflow), OWNER_RANGE (an owner that is neither a rank of the
+ * context nor -1: names the row), MISMATCH, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_create_migration(lierne_plan **out, lierne_context *context,
+                                                      const lierne_migration_spec *spec);
+
+/* Gives a migration the rows of the next step: another nrows and other owners, with the plan's
+ * dtype, width and max_inflight, reusing the plan's memory. lierne_plan_update_retyped then follows
+ * for its retyped plans. Collective; no request may be in flight, and no coalesced plans may hold
+ * the plan. If any rank fails, every rank gets the same error and keeps the old rows. Errors:
+ * INVALID also for a plan of another kind and for another dtype, width or max_inflight; BUSY;
+ * otherwise as lierne_plan_create_migration. */
+LIERNE_API lierne_status lierne_plan_update_migration(lierne_plan *plan,
+                                                      const lierne_migration_spec *spec);
+
 /* Fetch-and-add: every ghost adds a number to the row that it refers to, and fetches the value that
  * the row had before (PetscSFFetchAndOp, with a stated order). So ranks number rows that they do
  * not own, or allocate places in lists of other ranks. */

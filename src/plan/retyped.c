@@ -7,6 +7,10 @@
 #include "plan/fields.h"
 #include "plan/object.h"
 
+#include <string.h>
+
+static const char retyped_kind[] = "retyped";
+
 static lierne_status check_like(const lierne_plan *like) {
     if (like->parts.row.width < 1) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
@@ -83,7 +87,7 @@ static lierne_status retype(lierne_plan_parts *parts, const lierne_plan *like,
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight;
     parts->group = like->group;
-    parts->kind = "retyped";
+    parts->kind = retyped_kind;
     parts->no_adjoint = from->no_adjoint;
     parts->in_place = from->in_place && spec->in_stride == spec->out_stride;
     parts->rows = from->rows;
@@ -122,4 +126,40 @@ lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *l
     parts.name = spec.name;
     return lierne_plan_new(out, like->context, status, &parts, fields,
                            sizeof fields / sizeof *fields);
+}
+
+static lierne_status check_update(const lierne_plan *plan, const lierne_plan *like) {
+    if (strcmp(plan->parts.kind, retyped_kind) != 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the plan is of kind %s, must be one of "
+                           "lierne_plan_create_retyped",
+                           plan->context->rank, plan->parts.kind);
+    }
+    if (like->context != plan->context) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: like is of another context than the plan",
+                           plan->context->rank);
+    }
+    LIERNE_TRY(lierne_plan_check_changeable(plan));
+    return check_like(like);
+}
+
+lierne_status lierne_plan_update_retyped(lierne_plan *plan, const lierne_plan *like) {
+    LIERNE_PUBLIC_CALL();
+    lierne_plan_parts parts = {0};
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
+    LIERNE_TRY(lierne_context_alive(plan->context));
+    lierne_status status = like ? check_update(plan, like) : lierne_check_set(like, "like");
+    if (status == LIERNE_OK) {
+        const lierne_retyped_spec spec = {.dtype = plan->parts.dtype,
+                                          .width = plan->parts.row.width,
+                                          .in_stride = plan->parts.row.in,
+                                          .out_stride = plan->parts.row.out,
+                                          .max_inflight = plan->parts.max_inflight};
+        status = retype(&parts, like, &spec);
+    }
+    const lierne_field fields[] = {{.name = "lierne_plan_update_retyped"},
+                                   {.name = "plan", .value = plan->decision},
+                                   {.name = "like", .value = like ? like->decision : -1}};
+    parts.waits = plan->parts.waits;
+    return lierne_plan_replace(plan, status, &parts, fields, sizeof fields / sizeof *fields);
 }

@@ -336,6 +336,14 @@ static void rows(void) {
     TRY("fetch_and_add", places, NULL,
         (lierne_plan_destroy(fetch), lierne_plan_create_fetch_and_add(&fetch, plan, &places)));
     lierne_plan_destroy(fetch);
+    lierne_migration_spec moves = {.size = sizeof moves, .dtype = LIERNE_DTYPE_I64, .width = 1};
+    lierne_plan *move = NULL;
+    TRY("migration", moves, NULL,
+        (lierne_plan_destroy(move), lierne_plan_create_migration(&move, context, &moves)));
+    lierne_plan_destroy(move), move = NULL;
+    expect("migration", lierne_plan_create_migration(&move, context, &moves), LIERNE_OK, NULL);
+    TRY("migration update", moves, NULL, lierne_plan_update_migration(move, &moves));
+    lierne_plan_destroy(move);
     PREPARE(lists);
     expect("lists", lierne_plan_get_graph_lists(&lists.value, plan), LIERNE_OK, NULL);
     expect_true("lists are filled", lists.value.nowned == 3 && lists.value.edge_source[0] == 2);

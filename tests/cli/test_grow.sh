@@ -12,7 +12,7 @@ fewer="convolution:1 context:1 grid:2 view:1 group:1 layout:4 segments:1 packing
 references:1 halo:2 brick:2 report:1 lists:1 all_gather:2 reduce_scatter:2 all_reduce:3 broadcast:2
 all_to_all:2 barrier:2 oob:1 node:1 schedule_group:2 schedule_group:2 operation:2 isolation:1 schedule_order:2
 run:1 run_event:1 hang:1 digest:1 digest_check:1
-set:1 node_bound:1 window:1 retyped:1 fetch_and_add:1"
+set:1 node_bound:1 window:1 retyped:1 fetch_and_add:1 migration:1"
 
 # All declarations as one file, one field a line, without comments.
 printf '%s\n' '#include <stdbool.h>' '#include <stdio.h>' '#include <string.h>' \

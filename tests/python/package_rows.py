@@ -315,6 +315,29 @@ class Rows(unittest.TestCase):
         with lierne.Context.sim(2) as world:
             world.run(rank)
 
+    def test_rows_migrate(self):
+        def rank(context):
+            me = context.rank
+            # Rank 0 has 10, 11, 12, rank 1 has 20, 21: 11 and 20 change places, 21 ends.
+            owner, x = ([0, 1, 0], [10, 11, 12]) if me == 0 else ([0, -1], [20, 21])
+            move = lierne.Migration(context, owner, "i64", name="atoms")
+            self.assertEqual((move.kind, move.name), ("migration", "atoms"))
+            np.testing.assert_array_equal(move.forward(np.array(x)), [[10, 12, 20], [11]][me])
+            np.testing.assert_array_equal(move.adjoint(np.array([[1, 2, 3], [4]][me])), [[1, 4, 2], [3, 0]][me])
+            pairs = move.retyped("f32", (2,))
+            self.assertEqual(move.lists()["receiver_rows"].tolist(), [[1], [0]][me])
+            move.update([1, 1] if me == 0 else [])
+            pairs.update_retyped(move)
+            rows = np.float32([[1, 2], [3, 4]])[:2 - 2 * me]
+            np.testing.assert_array_equal(pairs.forward(rows), np.float32([[1, 2], [3, 4]])[:2 * me])
+            with self.assertRaisesRegex(lierne.errors.OwnerRangeError, "rank 1: row 0 gets owner 2"):
+                move.update([2] if me else [0])
+            with self.assertRaises(lierne.errors.InvalidError):
+                move.update_retyped(pairs)
+
+        with lierne.Context.sim(2) as world:
+            world.run(rank)
+
     def test_a_bad_row_is_every_ranks_error(self):
         def rank(context):
             with self.assertRaises(lierne.errors.IndexRangeError) as caught:

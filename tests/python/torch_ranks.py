@@ -218,6 +218,26 @@ def rows_of_any_type_through_one_graph():
 
 
 @test
+def rows_that_migrate():
+    """Every rank keeps its first row, sends the second one to the next rank and ends the third one; then the reverse."""
+    for context in contexts():
+        me, left, right = context.rank, (context.rank + 3) % 4, (context.rank + 1) % 4
+        move = lierne.torch.Migration(context, [me, right, -1], torch.float64, row_shape=(3,))
+        whole = torch.arange(36, dtype=torch.float64).reshape(12, 3)
+        kept = [3 * me, 3 * left + 1]
+        order = kept[::-1] if left < me else kept
+        x = whole[3 * me:][:3].requires_grad_()
+        same(move(x).detach(), whole[order], "positions")
+        same(move(torch.arange(12)[3 * me:][:3]), order, "numbers")
+        weight = whole[order] + 1
+        (move(x) * weight).sum().backward()
+        same(x.grad, torch.cat([whole[3 * me:][:2] + 1, torch.zeros(1, 3)]), "gradients")
+        move.plan.update([left, left])
+        move.updated()
+        same(move(torch.arange(8)[2 * me:][:2]), [2 * right, 2 * right + 1], "numbers of the next step")
+
+
+@test
 def layouts_of_another_type():
     """A redistribution of [4, 4, 2] whose last axis becomes another; a tensor that does not fit is no new plan."""
     for context in contexts():

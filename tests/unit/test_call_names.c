@@ -246,6 +246,9 @@ static void plan_badly(const world *w) {
     BAD(lierne_plan_create_composed, &out, w->plan, NULL);
     BAD(lierne_plan_create_retyped, &out, w->plan, NULL);
     BAD(lierne_plan_create_fetch_and_add, &out, w->plan, NULL);
+    BAD(lierne_plan_update_retyped, w->plan, w->plan);
+    BAD(lierne_plan_create_migration, &out, w->context, NULL);
+    BAD(lierne_plan_update_migration, w->plan, NULL);
     BAD(lierne_plan_deserialize, &out, w->context, "[]", 2);
     BAD(lierne_plan_create_all_gather, &out, w->context, NULL);
     BAD(lierne_plan_create_reduce_scatter, &out, w->context, NULL);

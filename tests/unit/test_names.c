@@ -92,6 +92,11 @@ static void name_rows(lierne_context *context, char *name) {
                                              .width = 2,
                                              .name = name};
     NAMED(fetch_and_add, plan, &fetch);
+    const lierne_migration_spec migration = {.size = sizeof migration,
+                                             .dtype = LIERNE_DTYPE_I64,
+                                             .width = 2,
+                                             .name = name};
+    NAMED(migration, context, &migration);
     free(name);
     graph.name = NULL;
     assert_ok(lierne_plan_update_graph(plan, &graph));

@@ -350,17 +350,7 @@ static lierne_status check_update(const lierne_plan *plan, lierne_graph_spec *sp
     }
     LIERNE_TRY(lierne_plan_check_changeable(plan));
     LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, lierne_plan_context(plan)->rank));
-    int inflight = spec->max_inflight ? spec->max_inflight : 1;
-    if (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
-        inflight != r->spec.max_inflight) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "rank %d: dtype %d, width %lld and max_inflight %d differ from "
-                           "the plan's %d, %lld, %d",
-                           lierne_plan_context(plan)->rank, (int)spec->dtype,
-                           (long long)spec->width, inflight, (int)r->spec.dtype,
-                           (long long)r->spec.width, r->spec.max_inflight);
-    }
-    return LIERNE_OK;
+    return lierne_star_forest_check_type(r, spec->dtype, spec->width, spec->max_inflight);
 }
 
 lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *given) {

@@ -131,7 +131,9 @@ static lierne_status prepare_sparse(planning *p) {
     LIERNE_TRY(status);
     p->saved = saved;
     p->parts.saved_spec = &saved->base;
-    return lierne_star_forest_sort(&saved->forest, references->rank, references->row);
+    return p->spec->migrates
+               ? lierne_star_forest_leave(&saved->forest, p->context, p->spec->to)
+               : lierne_star_forest_sort(&saved->forest, references->rank, references->row);
 }
 
 static lierne_status agree_on_sparse(planning *p) {
@@ -139,19 +141,22 @@ static lierne_status agree_on_sparse(planning *p) {
     lierne_plan_fields fields = {0};
     lierne_plan_fields_add(&fields, "planning of rows", 0);
     lierne_spec_table_compare(&lierne_references_table, &s->references, &fields);
+    lierne_plan_fields_add(&fields, "migration", s->migrates);
     lierne_plan_fields_add(&fields, "nrows", s->nrows);
     lierne_plan_fields_add_list(&fields, "owner", LIERNE_ITEM_I32, s->owner,
                                 s->owner ? (size_t)s->nrows : 0);
     return lierne_context_agree_all(p->context, p->status, fields.at, fields.count, NULL);
 }
 
-/* Messages with the rows needed of each owner; they point into the forest. */
+/* Messages with the rows needed of each owner, or with those that each receiver will get; they
+ * point into the forest. */
 static lierne_status write_messages(const lierne_star_forest *f,
                                     lierne_control_messages *messages) {
-    for (size_t s = 0; s < f->senders.count; s++) {
-        const lierne_peer_rows *sender = &f->senders.at[s];
-        lierne_control_message message = {sender->rank, (size_t)sender->count,
-                                          f->row + sender->first};
+    const lierne_peers *peers = f->migrates ? &f->receivers : &f->senders;
+    for (size_t s = 0; s < peers->count; s++) {
+        const lierne_peer_rows *peer = &peers->at[s];
+        lierne_control_message message = {peer->rank, (size_t)peer->count,
+                                          (f->migrates ? f->sent : f->row) + peer->first};
         LIERNE_TRY(LIERNE_VEC_PUSH(messages, message));
     }
     return LIERNE_OK;
@@ -172,7 +177,7 @@ static lierne_status check_message(const lierne_star_forest *f,
 }
 
 /* Rows that other ranks ask for become the rows sent to them; own messages are only checked. */
-static lierne_status take_messages(lierne_star_forest *f, const lierne_control_messages *messages) {
+static lierne_status take_requests(lierne_star_forest *f, const lierne_control_messages *messages) {
     int64_t n = 0;
     for (size_t i = 0; i < messages->count; i++) {
         n += (int64_t)messages->at[i].count;
@@ -191,8 +196,14 @@ static lierne_status take_messages(lierne_star_forest *f, const lierne_control_m
     return LIERNE_OK;
 }
 
+static lierne_status take_messages(const planning *p, const lierne_control_messages *messages) {
+    lierne_star_forest *f = &p->saved->forest;
+    int64_t size = (int64_t)lierne_dtype_size(p->spec->references.dtype);
+    return f->migrates ? lierne_star_forest_arrive(f, messages, size) : take_requests(f, messages);
+}
+
 /* Collective. Returns a failure of the control only; this rank's own is noted. */
-static lierne_status request_rows(planning *p) {
+static lierne_status exchange_rows(planning *p) {
     lierne_control_messages messages = {0}, received = {0};
     lierne_star_forest *f = p->saved ? &p->saved->forest : NULL;
     if (p->status == LIERNE_OK) {
@@ -202,13 +213,14 @@ static lierne_status request_rows(planning *p) {
     lierne_status status = lierne_context_sparse_exchange(p->context, messages.at, n, &received);
     lierne_mem_free(messages.at);
     if (status == LIERNE_OK && p->status == LIERNE_OK) {
-        note(p, take_messages(f, &received));
+        note(p, take_messages(p, &received));
     }
     lierne_control_messages_destroy(&received);
     status = note_memory(p, status);
     if (status != LIERNE_OK && f) {
-        lierne_context_free_message_memory(p->context, f->row); /* the memory of the messages */
-        f->row = NULL;
+        int64_t **rows = f->migrates ? &f->sent : &f->row; /* the memory of the messages */
+        lierne_context_free_message_memory(p->context, *rows);
+        *rows = NULL;
     }
     return status;
 }
@@ -338,13 +350,14 @@ static lierne_status fill_routes(planning *p) {
     LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, &p->context->members,
                                                           p->nowned_of)
                           : lierne_star_forest_forward(f, forward->route));
-    return lierne_star_forest_adjoint(f, adjoint->route);
+    return f->migrates ? lierne_star_forest_way_back(f, adjoint->route)
+                       : lierne_star_forest_adjoint(f, adjoint->route);
 }
 
 static void fill_parts(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
     const lierne_star_forest *f = &p->saved->forest;
-    p->parts.kind = p->spec->nrows < 0 ? "references" : "graph";
+    p->parts.kind = f->migrates ? "migration" : p->spec->nrows < 0 ? "references" : "graph";
     p->parts.dtype = references->dtype;
     p->parts.max_inflight = references->max_inflight;
     p->parts.group = references->group;
@@ -354,7 +367,7 @@ static void fill_parts(planning *p) {
     p->parts.algorithm[LIERNE_DIRECTION_ADJOINT] =
         lierne_graph_algorithm_names[LIERNE_GRAPH_ALGORITHM_DIRECT];
     p->parts.in_place = f->combined;
-    p->parts.rows = true;
+    p->parts.rows = !f->migrates;
     p->parts.row = (lierne_plan_rows){f->width, f->stride, f->stride};
     p->parts.waits = true;
     p->parts.accumulate = references->accumulate != 0;
@@ -370,7 +383,7 @@ static lierne_status plan_together(planning *p) {
         lierne_set_error(p->message);
     }
     LIERNE_TRY(agree_on_sparse(p));
-    LIERNE_TRY(request_rows(p));
+    LIERNE_TRY(exchange_rows(p));
     LIERNE_TRY(choose_algorithm(p));
     LIERNE_TRY(exchange_sizes(p));
     if (p->status == LIERNE_OK) {
@@ -408,7 +421,7 @@ lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context
 
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
                                              const lierne_star_forest_spec *spec) {
-    const lierne_field fields[] = {{.name = "lierne_plan_update_graph"},
+    const lierne_field fields[] = {{.name = "new rows of a plan"},
                                    {.name = "plan", .value = lierne_plan_get_number(plan)}};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, lierne_plan_context(plan), status, spec));

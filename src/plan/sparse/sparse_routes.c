@@ -247,3 +247,36 @@ lierne_status lierne_star_forest_adjoint(const lierne_star_forest *f, lierne_rou
     LIERNE_TRY(status);
     return write_ghosts(f, &route->stages.at[route->stages.count - 1]);
 }
+
+/* Each row comes back from where it went; a row that ended becomes zero. */
+lierne_status lierne_star_forest_way_back(const lierne_star_forest *f, lierne_route *route) {
+    int64_t gone = f->nsent + f->nstay;
+    lierne_stage *stage;
+    lierne_block rows;
+    LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    for (size_t s = 0; s < f->senders.count; s++) {
+        const lierne_peer_rows *sender = &f->senders.at[s];
+        const lierne_place from = place_of(LIERNE_BUFFER_IN, span(f, sender->first, sender->count));
+        if (sender->rank != f->rank) {
+            LIERNE_TRY(
+                lierne_messages_put(&stage->sends, sender->rank, LIERNE_BUFFER_IN, from.block));
+            continue;
+        }
+        LIERNE_TRY(lierne_route_rows(route, &rows, f->row + sender->first, sender->count, f->width,
+                                     f->stride));
+        LIERNE_TRY(
+            lierne_ops_put(&stage->copies, place_of(LIERNE_BUFFER_OUT, rows), false, &from, 1));
+    }
+    for (size_t t = 0; t < f->receivers.count; t++) {
+        const lierne_peer_rows *receiver = &f->receivers.at[t];
+        LIERNE_TRY(lierne_route_rows(route, &rows, f->sent + receiver->first, receiver->count,
+                                     f->width, f->stride));
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, receiver->rank, LIERNE_BUFFER_OUT, rows));
+    }
+    if (f->nowned == gone) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(
+        lierne_route_rows(route, &rows, f->sent + gone, f->nowned - gone, f->width, f->stride));
+    return lierne_ops_put(&stage->sums, place_of(LIERNE_BUFFER_OUT, rows), false, NULL, 0);
+}

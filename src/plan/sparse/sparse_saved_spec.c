@@ -125,7 +125,8 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
                              .stride = references->stride ? references->stride : references->width,
                              .combined = references->combined != 0,
                              .keep_ghosts = references->keep_ghosts != 0,
-                             .accumulate = references->accumulate != 0};
+                             .accumulate = references->accumulate != 0,
+                             .migrates = spec->migrates};
     r->nrows = -1;
     if (spec->graph) {
         r->nrows = spec->nrows;
@@ -161,6 +162,19 @@ lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *
 lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan) {
     return plan ? (lierne_star_forest_saved_spec *)lierne_plan_saved_spec(plan, destroy_saved_spec)
                 : NULL;
+}
+
+lierne_status lierne_star_forest_check_type(const lierne_star_forest_saved_spec *r,
+                                            lierne_dtype dtype, int64_t width, int max_inflight) {
+    int inflight = max_inflight ? max_inflight : 1;
+    if (dtype != r->spec.dtype || width != r->spec.width || inflight != r->spec.max_inflight) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: dtype %d, width %lld and max_inflight %d differ from "
+                           "the plan's %d, %lld, %d",
+                           r->forest.rank, (int)dtype, (long long)width, inflight,
+                           (int)r->spec.dtype, (long long)r->spec.width, r->spec.max_inflight);
+    }
+    return LIERNE_OK;
 }
 
 lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const lierne_plan *plan) {

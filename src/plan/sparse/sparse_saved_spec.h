@@ -39,6 +39,9 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
                                                    const lierne_context *context);
 /* Fills what the lists need, once the forest is complete. */
 lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *saved);
+/* INVALID where a spec for an update has rows of another type than the plan. */
+lierne_status lierne_star_forest_check_type(const lierne_star_forest_saved_spec *saved,
+                                            lierne_dtype dtype, int64_t width, int max_inflight);
 /* The saved spec of a plan of a star forest; NULL for another plan. */
 lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan);
 

@@ -39,6 +39,8 @@ typedef struct lierne_star_forest_spec {
     lierne_star_forest_graph *graph; /* or NULL; a plan that is made takes its arrays */
     int64_t nrows;                   /* of the graph; -1 for references */
     const int32_t *owner;            /* of all rows of the graph; or NULL */
+    bool migrates;                   /* then references has neither ghosts nor their roots */
+    const int32_t *to;               /* of each owned row, where it migrates to; or NULL */
 } lierne_star_forest_spec;
 
 /* As lierne_plan_create_references, for references that may come from a graph. status: how the
@@ -76,11 +78,19 @@ typedef struct lierne_star_forest {
     lierne_peers receivers; /* other ranks that have ghosts of this rank's rows */
     int64_t nsent;
     int64_t *sent; /* this rank's rows for each receiver */
+    bool migrates; /* then rows that stay follow in sent, and those that end */
+    int64_t nstay;
 } lierne_star_forest;
 
 /* Sorts references into senders and roots. forest is zero but for the fields above senders. */
 lierne_status lierne_star_forest_sort(lierne_star_forest *forest, const int32_t *rank,
                                       const int64_t *row);
+/* The same of a migration. leave: sorts owned rows into receivers. arrive: takes the rows that
+ * other ranks send; size: bytes of an element. */
+lierne_status lierne_star_forest_leave(lierne_star_forest *forest, const lierne_context *context,
+                                       const int32_t *owner);
+lierne_status lierne_star_forest_arrive(lierne_star_forest *forest,
+                                        const lierne_control_messages *messages, int64_t size);
 void lierne_star_forest_destroy(lierne_star_forest *forest);
 /* This rank among the senders; NULL if it has no ghosts of its own rows. */
 const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *forest);
@@ -92,6 +102,8 @@ lierne_status lierne_star_forest_all_gather(const lierne_star_forest *forest, li
                                             const lierne_members *members,
                                             const int64_t *nowned_of);
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *forest, lierne_route *route);
+/* The adjoint of a migration. */
+lierne_status lierne_star_forest_way_back(const lierne_star_forest *forest, lierne_route *route);
 
 /* Scratch of the adjoint, in rows of width elements: first the sums that are sent to other ranks,
  * if any root has several ghosts; then the sums received from other ranks, in order of rank, with

@@ -26,8 +26,8 @@ from lierne.grid import (At, DenseHalo, Grid, Layout, Partial, Placement, Replic
                          Shard, ShardRows, ShardSegments, ShardZigzag)
 from lierne.packing import Packing, find_image_runs
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
-from lierne.planners import (Graph, Halo, PackedBridge, Redistribute, References, SetBox, TensorSet, TensorSetRoutes,
-                             check_set)
+from lierne.planners import (Graph, Halo, Migration, PackedBridge, Redistribute, References, SetBox, TensorSet,
+                             TensorSetRoutes, check_set)
 from lierne.samples import Assignment, Samples, SamplesLists
 from lierne.simulate import simulate
 from lierne.window import Window
@@ -38,7 +38,8 @@ if text(lib.lierne_version()) != __version__:
                       f"{text(lib.lierne_version())}")
 
 __all__ = ["Assignment", "At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Delta", "DenseHalo", "Diagnostic",
-           "Error", "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "PackedBridge", "Packing",
+           "Error", "Graph", "GraphRoutes", "Grid", "Halo", "Layout", "Megatron", "Migration", "PackedBridge",
+           "Packing",
            "Partial", "Placement", "Plan", "Redistribute", "References", "Replicate", "Request", "Route",
            "Samples", "SamplesLists", "SegmentShard", "SegmentZigzag", "SetBox", "Shard", "ShardRows", "ShardSegments",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "Window", "World", "all_gather", "all_reduce",

@@ -370,6 +370,10 @@ class Plan:
         plan.row_shape = row_shape
         return plan
 
+    def update_retyped(self, like: Plan) -> None:
+        """Gives a retyped plan the rows that `like` has now, after that was updated. Collective."""
+        self.context._call(lib.lierne_plan_update_retyped, self._alive(), _alive(like))
+
     def fetch_and_add(self, dtype: DType, row_shape: Shape = (), max_inflight: int = 1,
                       name: typing.Optional[str] = None) -> Plan:
         """A plan whose forward adds what the ghosts of this plan, a graph or references, give to the rows that

@@ -247,13 +247,14 @@ class TensorSetRoutes(_Set):
 
 
 class _Rows(Plan):
-    """What graphs and references have in common. row_shape: the shape of a row, () for one element;
+    """What graphs, references and migrations have in common. row_shape: the shape of a row, () for one element;
     buffers have the shape (rows, *row_shape)."""
 
     def _plan(self, context, function, kind, row_shape, algorithm, dtype, **fields):
         self.row_shape = tuple(row_shape)
-        spec = Spec(kind, dtype=dtype_number(dtype), algorithm=choice("algorithm", algorithm, _GRAPHS),
-                    width=int(np.prod(self.row_shape, dtype=np.int64)), **fields)
+        if algorithm is not None:
+            fields["algorithm"] = choice("algorithm", algorithm, _GRAPHS)
+        spec = Spec(kind, dtype=dtype_number(dtype), width=int(np.prod(self.row_shape, dtype=np.int64)), **fields)
         super().__init__(context, function, handle(context, "context"), spec.at)
 
     def lists(self) -> Report:
@@ -325,6 +326,25 @@ class References(_Rows):
                    algorithm, dtype, nowned=nowned, nghosts=len(rank), rank=rank, row=row,
                    accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
                    max_inflight=max_inflight, group=group_handle(group), name=name)
+
+
+class Migration(_Rows):
+    """Rows that change their owner: lierne/sparse.h. owner: of each row of this rank, the rank that gets it; -1: the
+    row ends here. Forward takes the rows that this rank has and gives those that it has afterwards, by ascending rank
+    that they come from, those of one rank in their order; the adjoint is the way back. Other fields of the rows move
+    by retyped plans. Raises errors.OwnerRangeError and others."""
+
+    def __init__(self, context: Context, owner: Integers, dtype: DType, row_shape: Shape = (), max_inflight: int = 1,
+                 group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> None:
+        self._fields = dict(dtype=dtype_number(dtype), max_inflight=max_inflight)
+        self._plan(context, lib.lierne_plan_create_migration, "lierne_migration_spec", row_shape, None, dtype,
+                   nrows=len(owner), owner=owner, max_inflight=max_inflight, group=group_handle(group), name=name)
+
+    def update(self, owner: Integers) -> None:
+        """The next step: other rows, and where they go. Its retyped plans follow by update_retyped. Collective."""
+        spec = Spec("lierne_migration_spec", nrows=len(owner), owner=owner,
+                    width=int(np.prod(self.row_shape, dtype=np.int64)), **self._fields)
+        self.context._call(lib.lierne_plan_update_migration, self._alive(), spec.at)
 
 
 class Halo(Plan):

@@ -40,9 +40,9 @@ if typing.TYPE_CHECKING:
     from lierne.grid import Grid
     from lierne.plan import Plan
 
-__all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "HaloConv", "Margins", "Operation", "Packed", "PackedBridge",
-           "Redistribute", "References", "Samples", "TensorSet", "WeightSync", "Window", "Work", "context", "grid",
-           "halo_exchange", "halo_windows"]
+__all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "HaloConv", "Margins", "Migration", "Operation", "Packed",
+           "PackedBridge", "Redistribute", "References", "Samples", "TensorSet", "WeightSync", "Window", "Work", "context",
+           "grid", "halo_exchange", "halo_windows"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -184,7 +184,7 @@ class Operation:
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         """The forward of a tensor of shapes()[0]. All ranks call. Operations on rows (Graph, References,
-        Halo) take rows of any dtype and shape, the same on all ranks: see retyped."""
+        Migration, Halo) take rows of any dtype and shape, the same on all ranks: see retyped."""
         return _moved(checked(tensor), self._typed(tensor), False)
 
     def adjoint(self, gradient: torch.Tensor) -> torch.Tensor:
@@ -513,7 +513,7 @@ from lierne.torch.dense_halo import (DenseHalo, Margins, halo_exchange,  # noqa:
                                      halo_windows)
 from lierne.torch.halo_conv import HaloConv  # noqa: E402, of Operation, above
 from lierne.torch.packed import Packed, PackedBridge  # noqa: E402, of Operation, above
-from lierne.torch.planners import (Bridge, Graph, Halo, Redistribute, References,  # noqa: E402, of Operation, above
+from lierne.torch.planners import (Bridge, Graph, Halo, Migration, Redistribute, References,  # noqa: E402, of Operation, above
                                    TensorSet)
 from lierne.torch.samples import Samples  # noqa: E402, of Operation, above
 from lierne.torch.weights import WeightSync  # noqa: E402, of the package, above

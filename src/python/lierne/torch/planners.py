@@ -69,6 +69,12 @@ def References(context: Context, nowned: int, rank: Integers, row: Integers, dty
     return Operation(lierne.References(**arguments(locals())))
 
 
+def Migration(context: Context, owner: Integers, dtype: DType, row_shape: Shape = (), max_inflight: int = 1,
+              group: typing.Optional[ContextGroup] = None, name: typing.Optional[str] = None) -> Operation:
+    """The Operation of a lierne.Migration. After plan.update(owner) call updated()."""
+    return Operation(lierne.Migration(**arguments(locals())))
+
+
 def Halo(context: Context, nlocal: int, nghost: int, sendproc: typing.Sequence[int], recvproc: typing.Sequence[int],
          sendlists: typing.Sequence[Integers], recvnum: typing.Sequence[int], dtype: DType, row_shape: Shape = (),
          keep_ghosts: bool = False, max_inflight: int = 1, group: typing.Optional[ContextGroup] = None,
