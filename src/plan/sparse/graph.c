@@ -6,9 +6,13 @@
  * sorted by owner, which keeps the rows of each owner ascending. */
 #include "plan/sparse/sparse_saved_spec.h"
 
+typedef struct marked_word {
+    uint64_t bits;
+    int64_t before; /* marked rows in earlier words */
+} marked_word;
+
 typedef struct marks {
-    uint64_t *bits;
-    int64_t *before; /* marked rows in earlier words */
+    marked_word *at;
     int64_t count;
     int64_t first; /* the first marked row if all are consecutive; else -1 */
 } marks;
@@ -26,53 +30,53 @@ static size_t words_of(int64_t nrows) {
     return (size_t)nrows / 64 + 1;
 }
 
-/* In two slots of a workspace, from slot on. */
 static lierne_status marks_take(marks *m, lierne_workspace *workspace, int slot, int64_t nrows) {
     size_t n = words_of(nrows);
-    LIERNE_TRY(lierne_workspace_take(workspace, slot, &m->bits, n, sizeof *m->bits));
-    memset(m->bits, 0, n * sizeof *m->bits);
-    return lierne_workspace_take(workspace, slot + 1, &m->before, n, sizeof *m->before);
+    LIERNE_TRY(lierne_workspace_take(workspace, slot, &m->at, n, sizeof *m->at));
+    memset(m->at, 0, n * sizeof *m->at);
+    return LIERNE_OK;
 }
 
-static void mark(marks *m, int64_t row) {
-    m->bits[(uint64_t)row / 64] |= (uint64_t)1 << (uint64_t)row % 64;
+static inline void mark(marks *m, int64_t row) {
+    m->at[(uint64_t)row / 64].bits |= (uint64_t)1 << (uint64_t)row % 64;
 }
 
-static bool marked(const marks *m, int64_t row) {
-    return m->bits[(uint64_t)row / 64] >> (uint64_t)row % 64 & 1;
+static inline bool marked(const marks *m, int64_t row) {
+    return m->at[(uint64_t)row / 64].bits >> (uint64_t)row % 64 & 1;
 }
 
 static void count_marks(marks *m, int64_t nrows) {
     int64_t first = -1, last = -1;
     for (size_t w = 0; w < words_of(nrows); w++) {
-        m->before[w] = m->count;
-        m->count += ones(m->bits[w]);
-        if (m->bits[w]) {
-            first = first < 0 ? (int64_t)w * 64 + __builtin_ctzll(m->bits[w]) : first;
-            last = (int64_t)w * 64 + 63 - __builtin_clzll(m->bits[w]);
+        uint64_t bits = m->at[w].bits;
+        m->at[w].before = m->count;
+        m->count += ones(bits);
+        if (bits) {
+            first = first < 0 ? (int64_t)w * 64 + __builtin_ctzll(bits) : first;
+            last = (int64_t)w * 64 + 63 - __builtin_clzll(bits);
         }
     }
     m->first = last - first + 1 == m->count ? first : -1;
 }
 
-static int64_t position(const marks *m, int64_t row) {
+static inline int64_t position(const marks *m, int64_t row) {
     if (m->first >= 0) {
         return row - m->first;
     }
-    uint64_t word = (uint64_t)row / 64, bit = (uint64_t)row % 64;
-    return m->before[word] + ones(m->bits[word] & (((uint64_t)1 << bit) - 1));
+    const marked_word *word = &m->at[(uint64_t)row / 64];
+    return word->before + ones(word->bits & (((uint64_t)1 << (uint64_t)row % 64) - 1));
 }
 
 static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
     for (size_t w = 0, n = 0; w < words_of(nrows); w++) {
-        for (uint64_t bits = m->bits[w]; bits; bits &= bits - 1) {
+        for (uint64_t bits = m->at[w].bits; bits; bits &= bits - 1) {
             rows[n++] = (int64_t)w * 64 + __builtin_ctzll(bits);
         }
     }
 }
 
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
-enum { OWNED = 0, NEEDED = 2, NEXT = 4, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
+enum { OWNED, NEEDED, NEXT, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
 typedef struct planning {
     const lierne_graph_spec *spec;
     lierne_star_forest_memory *memory;
@@ -109,43 +113,51 @@ static lierne_status check_spec(const planning *w) {
     return LIERNE_OK;
 }
 
+static lierne_status reject_owner(const planning *w, int64_t row) {
+    char members[LIERNE_MEMBERS_TEXT];
+    lierne_members_print(members, sizeof members, w->members);
+    return LIERNE_FAIL(LIERNE_ERR_OWNER_RANGE, "rank %d: row %lld has owner %d, must be %s",
+                       w->rank, (long long)row, (int)w->spec->owner[row], members);
+}
+
+/* Word by word, without a branch for each row. */
 static lierne_status mark_owned(planning *w) {
     const lierne_graph_spec *s = w->spec;
-    for (int64_t i = 0; i < s->nrows; i++) {
-        int32_t owner = s->owner[i];
-        if (lierne_members_index(w->members, owner) < 0) {
-            char members[LIERNE_MEMBERS_TEXT];
-            lierne_members_print(members, sizeof members, w->members);
-            return LIERNE_FAIL(LIERNE_ERR_OWNER_RANGE, "rank %d: row %lld has owner %d, must be %s",
-                               w->rank, (long long)i, (int)owner, members);
+    int64_t first = 0;
+    for (size_t k = 0; first < s->nrows; k++, first += 64) {
+        int64_t n = s->nrows - first < 64 ? s->nrows - first : 64;
+        uint64_t bits = 0;
+        bool bad = false;
+        for (int64_t i = 0; i < n; i++) {
+            int32_t owner = s->owner[first + i];
+            bits |= (uint64_t)(owner == w->rank) << i;
+            bad |= lierne_members_index(w->members, owner) < 0;
         }
-        if (owner == w->rank) {
-            mark(&w->owned, i);
+        while (bad && lierne_members_index(w->members, s->owner[first]) >= 0) {
+            first++;
         }
+        if (bad) {
+            return reject_owner(w, first);
+        }
+        w->owned.at[k].bits = bits;
     }
     count_marks(&w->owned, s->nrows);
     return LIERNE_OK;
 }
 
-static lierne_status check_edge(const planning *w, int64_t e) {
+static bool in_graph(const planning *w, int64_t row) {
+    return (uint64_t)row < (uint64_t)w->spec->nrows;
+}
+
+static lierne_status reject_edge(const planning *w, int64_t e) {
     const lierne_graph_spec *s = w->spec;
     int64_t source = s->source[e], target = s->target[e];
-    if (source < 0 || source >= s->nrows || target < 0 || target >= s->nrows) {
+    if (!in_graph(w, source) || !in_graph(w, target)) {
         return LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE,
                            "rank %d: edge %lld is %lld -> %lld, rows must be in 0 to "
                            "%lld",
                            w->rank, (long long)e, (long long)source, (long long)target,
                            (long long)s->nrows - 1);
-    }
-    return LIERNE_OK;
-}
-
-/* With remote_targets, once all sources are marked. */
-static lierne_status check_target(const planning *w, int64_t e) {
-    const lierne_graph_spec *s = w->spec;
-    int64_t target = s->target[e];
-    if (s->owner[target] == w->rank || (s->remote_targets && marked(&w->needed, target))) {
-        return LIERNE_OK;
     }
     return LIERNE_FAIL(LIERNE_ERR_EDGE_TARGET_NOT_OWNED,
                        "rank %d: edge %lld has target %lld, which rank "
@@ -154,19 +166,27 @@ static lierne_status check_target(const planning *w, int64_t e) {
                        s->remote_targets ? " and no edge has as its source" : "");
 }
 
+/* Consecutive edges mostly have the same target. */
 static lierne_status mark_needed(planning *w) {
     const lierne_graph_spec *s = w->spec;
-    for (int64_t e = 0; e < s->nedges; e++) {
-        LIERNE_TRY(check_edge(w, e));
-        if (!s->remote_targets) {
-            LIERNE_TRY(check_target(w, e));
+    const planning read = *w;
+    int64_t last = 0;
+    for (int64_t e = 0, n = s->nedges; e < n; e++) {
+        int64_t source = s->source[e], target = s->target[e];
+        if (!in_graph(&read, source) ||
+            ((e == 0 || target != last) &&
+             (!in_graph(&read, target) || (!s->remote_targets && !marked(&read.owned, target))))) {
+            return reject_edge(w, e);
         }
-        if (s->owner[s->source[e]] != w->rank) {
-            mark(&w->needed, s->source[e]);
+        last = target;
+        if (!marked(&read.owned, source)) {
+            mark(&w->needed, source);
         }
     }
     for (int64_t e = 0; s->remote_targets && e < s->nedges; e++) {
-        LIERNE_TRY(check_target(w, e));
+        if (!marked(&w->owned, s->target[e]) && !marked(&w->needed, s->target[e])) {
+            return reject_edge(w, e);
+        }
     }
     count_marks(&w->needed, s->nrows);
     return LIERNE_OK;
@@ -199,30 +219,32 @@ static void sort_ghosts(planning *w) {
     }
 }
 
-static int64_t local_row(const planning *w, int64_t row) {
-    return w->spec->owner[row] == w->rank ? position(&w->owned, row)
-                                          : w->owned.count + w->ghost_of[position(&w->needed, row)];
+static inline int64_t local_row(const planning *w, int64_t row) {
+    return marked(&w->owned, row) ? position(&w->owned, row)
+                                  : w->owned.count + w->ghost_of[position(&w->needed, row)];
 }
 
-/* Consecutive edges mostly have the same target. */
+/* A copy of what is read stays in registers, whatever is written. */
 static void localise_edges(planning *w) {
-    const lierne_graph_spec *s = w->spec;
-    lierne_star_forest_graph *g = &w->graph;
-    int64_t *sources = g->edge_source, *targets = g->edge_target;
-    int64_t *lists[2] = {g->local_edges, g->remote_edges}, counts[2] = {0};
-    int64_t last = -1, at = 0;
-    for (int64_t e = 0; e < s->nedges; e++) {
-        int64_t source = local_row(w, s->source[e]), target = s->target[e];
-        bool remote = source >= w->owned.count;
-        at = target == last ? at : local_row(w, target);
-        last = target;
-        sources[e] = source;
+    const planning read = *w;
+    const int64_t *source = w->spec->source, *target = w->spec->target, n = w->spec->nedges;
+    int64_t *sources = w->graph.edge_source, *targets = w->graph.edge_target;
+    int64_t *local = w->graph.local_edges, *remote = w->graph.remote_edges;
+    int64_t nlocal = 0, nremote = 0, last = -1, at = 0;
+    for (int64_t e = 0; e < n; e++) {
+        at = target[e] == last ? at : local_row(&read, target[e]);
+        last = target[e];
         targets[e] = at;
-        lists[remote][counts[remote]++] = e;
+        sources[e] = local_row(&read, source[e]);
+        if (marked(&read.owned, source[e])) {
+            local[nlocal++] = e;
+        } else {
+            remote[nremote++] = e;
+        }
     }
-    g->nedges = s->nedges;
-    g->nlocal_edges = counts[0];
-    g->nremote_edges = counts[1];
+    w->graph.nedges = n;
+    w->graph.nlocal_edges = nlocal;
+    w->graph.nremote_edges = nremote;
 }
 
 static lierne_status reserve_ghosts(planning *w) {
