@@ -1,5 +1,6 @@
 /* Another shape, or other documents, for a plan: its planner plans again from what it saved, and
  * the new parts replace the old ones once all ranks have agreed. */
+#include "lierne/redistribute.h"
 #include "plan/fields.h"
 #include "plan/object.h"
 
