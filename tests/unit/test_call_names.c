@@ -134,6 +134,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_bridge_check, &bridge);
     BAD(lierne_bridge_check_grids, NULL);
     BAD(lierne_packed_bridge_check, NULL);
+    BAD(lierne_set_check, NULL);
     BAD(lierne_delta_create, &(lierne_delta *){NULL}, NULL);
     BAD(lierne_delta_forward, NULL, NULL, NULL);
     BAD(lierne_delta_invalidate, NULL);
