@@ -9,7 +9,7 @@
 
 static const char help[] =
     "Usage: lierne draw PICTURE FILE [--bridge B] [OPTION]...\n"
-    "       lierne draw timeline TRACE [--rank R]\n"
+    "       lierne draw timeline TRACE [--rank R] [--until MS]\n"
     "Draws a configuration, to standard output.\n"
     "\n"
     "  mesh     nodes, GPUs and their coordinates; all grids without --bridge\n"
