@@ -174,7 +174,7 @@ void lierne_locator_cell(const lierne_locator *l, size_t part, lierne_cell *cell
     }
 }
 
-static const lierne_band *find_band(lierne_locator *l, size_t group, int64_t row) {
+const lierne_band *lierne_find_band(lierne_locator *l, size_t group, int64_t row) {
     size_t low = l->first[group], high = l->first[group + 1], at = l->found[group];
     if (row >= l->bands[at].end && at + 1 < high) {
         at++; /* mostly, tokens ascend */
@@ -230,6 +230,15 @@ static int64_t step_of(const lierne_packed *p, size_t group, int64_t length) {
     return p->rows[group + group / (size_t)p->ncuts] / own;
 }
 
+lierne_locator_form lierne_locator_form_of(const lierne_locator *l) {
+    const lierne_packed *p = l->packed;
+    bool follow = p && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR;
+    if (follow && p->zigzag && p->ncuts > 1 && l->nshares == 1) {
+        return LIERNE_LOCATOR_CHUNKS;
+    }
+    return follow && p->ncuts == 1 && l->nshares > 1 ? LIERNE_LOCATOR_BANDS : LIERNE_LOCATOR_ANY;
+}
+
 size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t *end) {
     const lierne_packed *p = l->packed;
     size_t group = 0;
@@ -248,53 +257,7 @@ size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t 
     if (l->nshares == 1) {
         return group;
     }
-    const lierne_band *band = find_band(l, group, row);
+    const lierne_band *band = lierne_find_band(l, group, row);
     *end = smaller(*end, token + (step > 1 ? 1 : band->end - row));
     return group * l->nshares + band->share;
-}
-
-/* The chunks of a zigzag that nothing else cuts: each has as many rows. */
-static size_t locate_chunks(const lierne_locator *l, int64_t segment, int64_t token, int64_t end,
-                            lierne_located *out, size_t most) {
-    const lierne_packed *p = l->packed;
-    int64_t n = p->ncuts, first = p->cu[segment] - p->lead[segment];
-    int64_t size = lierne_quotient(p->padded[segment], 2 * n);
-    int64_t k = lierne_quotient(token - first, size), next = first + k * size;
-    size_t base = (size_t)p->owner[segment] * (size_t)n, count = 0;
-    while (next < end && count < most) {
-        next += size;
-        out[count++] = (lierne_located){.end = smaller(next, end),
-                                        .part = base + (size_t)(k < n ? k : 2 * n - 1 - k)};
-        k++;
-    }
-    return count;
-}
-
-/* The bands of shares that nothing else cuts, where rows follow one another. */
-static size_t locate_bands(lierne_locator *l, int64_t segment, int64_t token, int64_t end,
-                           lierne_located *out, size_t most) {
-    const lierne_packed *p = l->packed;
-    size_t group = (size_t)p->owner[segment], count = 0;
-    int64_t shift = l->rows[segment] + p->lead[segment] - p->cu[segment]; /* from token to row */
-    const lierne_band *band = find_band(l, group, token + shift);
-    for (int64_t next = token; next < end && count < most; band++) {
-        next = smaller(band->end - shift, end);
-        out[count++] = (lierne_located){.end = next, .part = group * l->nshares + band->share};
-    }
-    return count;
-}
-
-size_t lierne_locate_all(lierne_locator *l, int64_t segment, int64_t token, int64_t end,
-                         lierne_located *out, size_t most) {
-    const lierne_packed *p = l->packed;
-    bool follow = p && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR;
-    if (follow && p->zigzag && p->ncuts > 1 && l->nshares == 1) {
-        return locate_chunks(l, segment, token, end, out, most);
-    }
-    if (follow && p->ncuts == 1 && l->nshares > 1) {
-        return locate_bands(l, segment, token, end, out, most);
-    }
-    out->end = end;
-    out->part = lierne_locate(l, segment, token, &out->end);
-    return 1;
 }

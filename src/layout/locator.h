@@ -49,13 +49,15 @@ void lierne_locator_cell(const lierne_locator *l, size_t part, lierne_cell *cell
  * or its end, where it changes. The segment means nothing where the axis is an ordinary one. */
 size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t *end);
 
-/* A part, and the token after the last that follow one another in it. */
-typedef struct lierne_located {
-    int64_t end;
-    size_t part;
-} lierne_located;
-/* The parts of tokens of a segment up to `end`, in order, as many as `most`; returns how many. */
-size_t lierne_locate_all(lierne_locator *l, int64_t segment, int64_t token, int64_t end,
-                         lierne_located *out, size_t most);
+/* What alone decides about parts, in the two forms that nearly all layouts have: the chunks of a
+ * zigzag of segments, or the bands of rows that follow one another. */
+typedef enum lierne_locator_form {
+    LIERNE_LOCATOR_ANY,
+    LIERNE_LOCATOR_CHUNKS,
+    LIERNE_LOCATOR_BANDS
+} lierne_locator_form;
+lierne_locator_form lierne_locator_form_of(const lierne_locator *l);
+/* The band of a group that has a row. */
+const lierne_band *lierne_find_band(lierne_locator *l, size_t group, int64_t row);
 
 #endif

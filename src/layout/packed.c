@@ -106,25 +106,9 @@ static inline int find_chunks(const walker *w, int64_t segment, lierne_span chun
     return 1;
 }
 
-/* Whether shares leave nothing of a segment that is not cut, whose rows follow one another. */
-static bool passes(const walker *w, const place *at) {
-    const lierne_packed *p = w->p;
-    int64_t end = at->rows + p->padded[at->segment];
-    bool before = true, behind = true;
-    for (int i = 0; i < w->pieces.count; i++) {
-        before = before && end <= w->pieces.at[i].start;
-        behind = behind && at->rows >= w->pieces.at[i].start + w->pieces.at[i].size;
-    }
-    return p->ncuts == 1 && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR && (before || behind);
-}
-
 static lierne_status walk_segment(walker *w, place *at) {
     const lierne_packed *p = w->p;
     lierne_span chunks[2];
-    if (passes(w, at)) {
-        at->rows += p->padded[at->segment];
-        return LIERNE_OK;
-    }
     int n = find_chunks(w, at->segment, chunks);
     int64_t own = chunks[0].size + (n > 1 ? chunks[1].size : 0), before = 0;
     bool strided = p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR && own > 0;
@@ -143,12 +127,30 @@ static lierne_status walk_segment(walker *w, place *at) {
     return LIERNE_OK;
 }
 
+/* Rows that shares leave of segments which are not cut and follow one another. */
+static lierne_span shared_rows(const walker *w) {
+    const lierne_packed *p = w->p;
+    bool shared = p->ncuts == 1 && p->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR && !w->full;
+    lierne_span rows = {.size = shared ? 0 : INT64_MAX};
+    if (shared && w->pieces.count > 0) {
+        const lierne_span *last = &w->pieces.at[w->pieces.count - 1];
+        rows.start = w->pieces.at[0].start;
+        rows.size = last->start + last->size - rows.start;
+    }
+    return rows;
+}
+
 static lierne_status walk(walker *w) {
     const lierne_packed *p = w->p;
+    const lierne_span rows = shared_rows(w);
     place at = {0};
-    for (int64_t k = 0; k < p->n; k++) {
+    for (int64_t k = 0; k < p->n && at.rows - rows.start < rows.size; k++) {
         int64_t i = at.segment = p->order[k];
         if (p->owner[i] != w->owner) {
+            continue;
+        }
+        if (at.rows + p->padded[i] <= rows.start) {
+            at.rows += p->padded[i];
             continue;
         }
         LIERNE_TRY(walk_segment(w, &at));

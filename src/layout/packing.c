@@ -103,8 +103,27 @@ static lierne_status take_length(lierne_packed *p, const lierne_packing *packing
                              (long long)i, (long long)need);
 }
 
+/* Lengths without lead, rounded up; false: too long, which the general way says. */
+static bool take_rounded(lierne_packed *p, int64_t align) {
+    int64_t total = 0, mask = (align & (align - 1)) == 0 ? align - 1 : 0;
+    memset(p->lead, 0, (size_t)p->n * sizeof *p->lead);
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t more = p->cu[i + 1] - p->cu[i] + align - 1;
+        p->padded[i] = mask || align == 1 ? more & ~mask : lierne_quotient(more, align) * align;
+        total += p->padded[i];
+        if (total > MAX_TOKENS) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static lierne_status take_lengths(lierne_packed *p, const lierne_packing *packing) {
-    int64_t total = 0, need;
+    int64_t total = 0, need, align = packing->align ? packing->align : 1;
+    if (!packing->lead && !packing->cu_seqlens_padded && align <= MAX_TOKENS &&
+        take_rounded(p, align)) {
+        return LIERNE_OK;
+    }
     LIERNE_TRY(check_padded(packing->cu_seqlens_padded, p->n));
     LIERNE_TRY(take_lead(p, packing->lead));
     for (int64_t i = 0; i < p->n; i++) {
@@ -178,8 +197,11 @@ static lierne_status take_owners(lierne_packed *p, const int32_t *owner) {
                            "every segment",
                            p->owner_dim);
     }
-    for (int64_t i = 0; i < p->n; i++) {
-        p->owner[i] = owner ? owner[i] : 0;
+    if (!owner) {
+        memset(p->owner, 0, (size_t)p->n * sizeof *p->owner);
+    }
+    for (int64_t i = 0; owner && i < p->n; i++) {
+        p->owner[i] = owner[i];
         if (p->owner[i] < 0 || p->owner[i] >= p->nowners) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "owner[%lld] is %d, must be in 0 to %d",
                                (long long)i, (int)p->owner[i], p->nowners - 1);
@@ -208,10 +230,11 @@ static lierne_status check_row_order(const lierne_packed *p) {
 }
 
 static lierne_status check_zigzag(const lierne_packed *p) {
-    int64_t chunks = 2 * (int64_t)p->ncuts;
+    int64_t chunks = 2 * (int64_t)p->ncuts, mask = (chunks & (chunks - 1)) == 0 ? chunks - 1 : 0;
     for (int64_t i = 0, end = 0; p->zigzag && p->ncuts > 1 && i < p->n; i++) {
         end += p->padded[i];
-        if (lierne_quotient(p->padded[i], chunks) * chunks != p->padded[i]) {
+        if (mask ? (p->padded[i] & mask) != 0
+                 : lierne_quotient(p->padded[i], chunks) * chunks != p->padded[i]) {
             return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                                "cu_seqlens_padded[%lld] is %lld: segment %lld is padded to %lld, "
                                "must be divisible by %lld for a zigzag over %d",
@@ -248,7 +271,9 @@ static void count_rows(lierne_packed *p) {
     memset(p->rows, 0, (size_t)(p->nowners * width) * sizeof *p->rows);
     for (int64_t i = 0; i < p->n; i++) {
         int64_t *rows = &p->rows[p->owner[i] * width];
-        if (p->zigzag || p->ncuts == 1) {
+        if (p->ncuts == 1) {
+            rows[0] += p->padded[i];
+        } else if (p->zigzag) {
             rows[0] += lierne_quotient(p->padded[i], p->ncuts);
         } else {
             add_shares(p, p->padded[i], rows);

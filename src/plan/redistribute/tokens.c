@@ -77,35 +77,38 @@ static void end_own(const walk *w, int64_t token, int64_t *next) {
     *next = end - shift;
 }
 
-/* Tokens of one segment up to *next, or a part of them. */
-static lierne_status cut_tokens(walk *w, int64_t token, int64_t *next, int64_t local) {
-    enum { MOST = 32 };
-    lierne_located found[MOST];
-    lierne_cut_pieces *pieces = w->pieces;
-    const token_place at = w->at;
-    int own = w->own;
-    int64_t shift = at.shift[!own];
-    size_t n = lierne_locate_all(&w->locators[!own], at.segment[!own], token + shift, *next + shift,
-                                 found, MOST);
+/* Space for n more pieces. */
+static lierne_status grow(lierne_cut_pieces *pieces, size_t n) {
     while (pieces->count + n > pieces->capacity) {
         LIERNE_TRY(
             lierne_vec_grow(&pieces->at, pieces->capacity, &pieces->capacity, sizeof *pieces->at));
     }
-    lierne_cut_piece *f = pieces->at + pieces->count;
-    for (size_t i = 0; i < n; i++, f++) {
-        int64_t size = found[i].end - shift - token;
-        f->part = found[i].part;
-        f->piece.start = token;
-        f->piece.size = size;
-        f->piece.local[own] = local;
-        f->piece.local[!own] = f->part == w->part ? follow(&w->mine, token) : 0;
-        f->index[0] = token + at.shift[0];
-        f->index[1] = token + at.shift[1];
-        local += size;
-        token += size;
-    }
-    pieces->count += n;
-    *next = token;
+    return LIERNE_OK;
+}
+
+static inline lierne_status reserve(const walk *w, size_t n) {
+    return w->pieces->count + n > w->pieces->capacity ? grow(w->pieces, n) : LIERNE_OK;
+}
+
+/* local: of the token on the own side. */
+static inline void put_piece(walk *w, int64_t token, int64_t size, int64_t local, size_t part) {
+    lierne_cut_piece *f = &w->pieces->at[w->pieces->count++];
+    f->part = part;
+    f->piece.start = token;
+    f->piece.size = size;
+    f->piece.local[w->own] = local;
+    f->piece.local[!w->own] = part == w->part ? follow(&w->mine, token) : 0;
+    f->index[0] = token + w->at.shift[0];
+    f->index[1] = token + w->at.shift[1];
+}
+
+/* Tokens of one segment up to *next, or a part of them. */
+static lierne_status cut_tokens(walk *w, int64_t token, int64_t *next, int64_t local) {
+    int64_t shift = w->at.shift[!w->own], end = *next + shift;
+    size_t part = lierne_locate(&w->locators[!w->own], w->at.segment[!w->own], token + shift, &end);
+    *next = end - shift;
+    LIERNE_TRY(reserve(w, 1));
+    put_piece(w, token, *next - token, local, part);
     return LIERNE_OK;
 }
 
@@ -124,6 +127,63 @@ static lierne_status cut_span(walk *w, const lierne_span *span) {
     return LIERNE_OK;
 }
 
+/* Tokens of a segment up to `end`, by the chunks of the other side. */
+static inline lierne_status cut_chunks(walk *w, const lierne_locator *l, int64_t token, int64_t end,
+                                       int64_t local) {
+    const lierne_packed *p = l->packed;
+    int64_t n = p->ncuts, i = w->segment, first = p->cu[i] - p->lead[i];
+    int64_t size = lierne_quotient(p->padded[i], 2 * n), k = lierne_quotient(token - first, size);
+    size_t base = (size_t)p->owner[i] * (size_t)n;
+    LIERNE_TRY(reserve(w, 2 * (size_t)n));
+    for (int64_t next = first + (k + 1) * size; token < end; next += size, k++) {
+        int64_t count = (next < end ? next : end) - token;
+        put_piece(w, token, count, local, base + (size_t)(k < n ? k : 2 * n - 1 - k));
+        token += count;
+        local += count;
+    }
+    return LIERNE_OK;
+}
+
+/* The same by the bands of the other side. */
+static inline lierne_status cut_bands(walk *w, lierne_locator *l, int64_t token, int64_t end,
+                                      int64_t local) {
+    const lierne_packed *p = l->packed;
+    size_t group = (size_t)p->owner[w->segment];
+    int64_t shift = l->rows[w->segment] + p->lead[w->segment] - p->cu[w->segment];
+    const lierne_band *band = &l->bands[l->found[group]];
+    while (token < end) {
+        if (token + shift < band->start || token + shift >= band->end) {
+            band = lierne_find_band(l, group, token + shift);
+        }
+        int64_t next = band->end - shift < end ? band->end - shift : end;
+        LIERNE_TRY(reserve(w, 1));
+        put_piece(w, token, next - token, local, group * l->nshares + band->share);
+        local += next - token;
+        token = next;
+    }
+    return LIERNE_OK;
+}
+
+/* Spans that are cut segment by segment. */
+static inline lierne_status cut_segments(walk *w, const lierne_spans *spans, bool bands) {
+    lierne_locator *l = &w->locators[!w->own];
+    const int64_t *cu = l->packed->cu;
+    for (size_t i = 0; i < spans->count; i++) {
+        const lierne_span *span = &spans->at[i];
+        int64_t token = span->start, end = token + span->size, shift = span->local - token;
+        while (token < end) {
+            while (cu[w->segment + 1] <= token) {
+                w->segment++;
+            }
+            int64_t next = cu[w->segment + 1] < end ? cu[w->segment + 1] : end;
+            LIERNE_TRY(bands ? cut_bands(w, l, token, next, token + shift)
+                             : cut_chunks(w, l, token, next, token + shift));
+            token = next;
+        }
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
                                 bool apart, const lierne_spans *spans, const lierne_cell *mine,
                                 const lierne_spans *mine_spans) {
@@ -133,6 +193,14 @@ lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locato
               .mine = {.spans = mine_spans},
               .part = mine ? lierne_locator_part(&locators[!own], mine) : SIZE_MAX,
               .pieces = pieces};
+    const lierne_locator_form form = lierne_locator_form_of(&locators[!own]);
+    bool plain = apart && !locators[0].layout->joints;
+    if (plain && form == LIERNE_LOCATOR_CHUNKS) {
+        return cut_segments(&w, spans, false);
+    }
+    if (plain && form == LIERNE_LOCATOR_BANDS) {
+        return cut_segments(&w, spans, true);
+    }
     for (size_t i = 0; i < spans->count; i++) {
         LIERNE_TRY(cut_span(&w, &spans->at[i]));
     }
