@@ -1,7 +1,8 @@
 /* 18_diffusion: heat that spreads on a periodic field, which is cut over a 2-D grid of ranks.
  *
  * Introduces dense halos: a layout whose parts overlap by one element, a plan that fills the
- * margins in place, and computing between begin and end: the interior of a part reads no margin.
+ * margins in place, and computing between begin and end: lierne_halo_get_split says which values of
+ * a part read no margin that other ranks fill.
  * Every value has the bits that one rank alone gives it, because each is the same sum of the same
  * numbers. Run with any number of ranks: mpirun -n 4 build/examples/18_diffusion */
 #include <lierne.h>
@@ -19,6 +20,8 @@ typedef struct part {
     int64_t rows, columns; /* without margins */
     int64_t row, column;   /* where it begins in the field */
     double *now, *next;
+    lierne_split_box boxes[5]; /* the interior, and up to four boxes around it */
+    size_t nboxes;
 } part;
 
 static void must(lierne_status status) {
@@ -85,7 +88,8 @@ static part open_part(const lierne_layout *layout, int rank) {
     lierne_box core = {{0}, {0}, {0}};
     size_t count;
     must(lierne_layout_get_boxes(&core, 1, &count, layout, rank));
-    part p = {core.size[0], core.size[1], core.start[0], core.start[1], NULL, NULL};
+    part p = {core.size[0], core.size[1], core.start[0], core.start[1], .nboxes = 0};
+    must(lierne_halo_get_split(p.boxes, 5, &p.nboxes, layout, layout, rank));
     p.now = take((p.rows + 2) * (p.columns + 2));
     p.next = take((p.rows + 2) * (p.columns + 2));
     for (int64_t i = 0; i < p.rows; i++) {
@@ -96,11 +100,10 @@ static part open_part(const lierne_layout *layout, int rank) {
     return p;
 }
 
-/* Computes rows [top, bottom) and columns [left, right) of the part. */
-static void compute(const part *p, int64_t top, int64_t bottom, int64_t left, int64_t right) {
+static void compute(const part *p, const lierne_split_box *box) {
     int64_t stride = p->columns + 2;
-    for (int64_t i = top; i < bottom; i++) {
-        for (int64_t j = left; j < right; j++) {
+    for (int64_t i = box->start[0]; i < box->start[0] + box->size[0]; i++) {
+        for (int64_t j = box->start[1]; j < box->start[1] + box->size[1]; j++) {
             int64_t at = (i + 1) * stride + j + 1;
             p->next[at] = spread(p->now[at], p->now[at - stride], p->now[at + stride],
                                  p->now[at - 1], p->now[at + 1]);
@@ -108,17 +111,21 @@ static void compute(const part *p, int64_t top, int64_t bottom, int64_t left, in
     }
 }
 
+static void compute_all(const part *p, bool interior) {
+    for (size_t b = 0; b < p->nboxes; b++) {
+        if (p->boxes[b].interior == interior) {
+            compute(p, &p->boxes[b]);
+        }
+    }
+}
+
 /* The interior while the margins travel, then the border around it. */
 static void step(lierne_plan *plan, part *p) {
     lierne_request *request;
-    int64_t bottom = p->rows > 1 ? p->rows - 1 : 1, right = p->columns > 1 ? p->columns - 1 : 1;
     must(lierne_plan_forward_begin(&request, plan, p->now, p->now, NULL));
-    compute(p, 1, bottom, 1, right);
+    compute_all(p, true);
     must(lierne_request_end(request));
-    compute(p, 0, 1, 0, p->columns);
-    compute(p, bottom, p->rows, 0, p->columns);
-    compute(p, 1, bottom, 0, 1);
-    compute(p, 1, bottom, right, p->columns);
+    compute_all(p, false);
     double *swap = p->now;
     p->now = p->next;
     p->next = swap;

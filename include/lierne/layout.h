@@ -284,6 +284,11 @@ typedef struct lierne_split_box {
  * within that run, on the second, and so on; all of the combination where a run is empty. Boxes
  * without outputs are left out.
  *
+ * What it reads between begin and end: in place, the buffer, in which nothing writes the rank's
+ * part; else the input, or the output, of which begin has written what the interior needs. Only the
+ * input where calls are posted in order (NCCL, memory of a device): a begin behind a call in flight
+ * may write later.
+ *
  * Under a source with a PARTIAL dim of more than one rank nothing is held. Writes the number of
  * boxes into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is the
  * caller's. Pure. Errors: INVALID (count, src or dst NULL; dst without halos; other axes or

@@ -170,10 +170,10 @@ LIERNE_API lierne_status lierne_plan_adjoint(lierne_plan *plan, void *out, const
                                              void *stream);
 
 /* Starts an execution. The request borrows both buffers until lierne_request_end has returned: do
- * not write in, and neither read nor write out. *request belongs to the plan and is ended by
- * lierne_request_end; it is NULL on failure. Otherwise as lierne_plan_forward; BUSY means that
- * max_inflight requests of the direction are in flight, or one that was begun 64 calls ago; INVALID
- * also if request is NULL. */
+ * not write in, and neither read nor write out but for what lierne_halo_get_split says. *request
+ * belongs to the plan and is ended by lierne_request_end; it is NULL on failure. Otherwise as
+ * lierne_plan_forward; BUSY means that max_inflight requests of the direction are in flight, or one
+ * that was begun 64 calls ago; INVALID also if request is NULL. */
 LIERNE_API lierne_status lierne_plan_forward_begin(lierne_request **request, lierne_plan *plan,
                                                    void *out, const void *in, void *stream);
 LIERNE_API lierne_status lierne_plan_adjoint_begin(lierne_request **request, lierne_plan *plan,
