@@ -377,7 +377,7 @@ verdict $? "no such packed bridge: $(cat "$work/err")"
 field=grids/diffusion-2x2.json
 ends "halo plan" 0 "$lierne" plan $field -b margins
 has "halo plan" "y 1 below, 1 above, periodic" "star, padded" "y 46, x 35 of f64" \
-    "forward              2592             2592              656              656         8      1"
+    "received by all ranks              2.5 KiB (2.5 KiB)" "most received by a rank                        656 B"
 ends "halo plan, JSON" 0 "$lierne" plan $field -b margins --format json
 has "halo plan, JSON" '"packed":false,"src":{"halos":0,"elements":[414,391,414,391]}' \
     '"dst":{"halos":2,"elements":[500,475,500,475]},"forward":{"bytes":2592,'
