@@ -42,7 +42,11 @@ def type_of(text, enums, structs=()):
 
 
 def split_name(declaration):
-    """'const int *ranks' -> ('const int *', 'ranks', 0); the last is the length of an array."""
+    """'const int *ranks' -> ('const int *', 'ranks', 0); the last is the length of an array. A pointer to a function
+    is a pointer."""
+    function = re.fullmatch(r"[\w\s*]+\(\*(\w+)\)\s*\(.*\)", declaration.strip(), re.S)
+    if function:
+        return "void *", function[1], 0
     found = re.fullmatch(r"(.*?[\s*])(\w+)\s*(?:\[(\d+)\])?", declaration.strip(), re.S)
     return found[1], found[2], int(found[3] or 0)
 

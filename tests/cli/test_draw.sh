@@ -63,6 +63,7 @@ has "packed stages, text" "$work/out" "rank 0               -> rank 2           
 for picture in mesh matrix stages; do
     ends "$picture, packed" 0 $picture $packed -b images_to_tokens
 done
+ends "the axis of a timeline for another picture" 2 mesh grids/encoder-llm-8.json --until 3
 ends "ranks, packed" 2 ranks $packed -b images_to_tokens
 has "ranks, packed" "$work/err" "is a packed bridge, which this does not take"
 ends "packed rows in DOT" 2 rows $packed -b images_to_tokens --format dot

@@ -9,7 +9,7 @@
 
 static const char help[] =
     "Usage: lierne draw PICTURE FILE [--bridge B] [OPTION]...\n"
-    "       lierne draw timeline TRACE [--rank R] [--until MS]\n"
+    "       lierne draw timeline TRACE [--rank R]\n"
     "Draws a configuration, to standard output.\n"
     "\n"
     "  mesh     nodes, GPUs and their coordinates; all grids without --bridge\n"
@@ -23,6 +23,7 @@ static const char help[] =
     "  -r, --rank=R         one rank of the trace; the rank whose windows are drawn\n"
     "  -b, --bridge=B       the bridge\n"
     "      --adjoint        the adjoint; forward without\n"
+    "      --until=MS       a timeline's axis of at least so many milliseconds\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "      --max-peers=N    a rank exchanges messages with N ranks at most, by way of others\n"
@@ -126,12 +127,17 @@ static int draw(draw_task *task, const struct picture *picture) {
 
 static int parse(draw_task *task, const struct picture *picture, int argc) {
     bool adjoint = false;
+    const char *until = NULL;
     const tool_option options[] = {{"adjoint", 0, NULL, &adjoint, NULL},
-                                   {"rank", 'r', &task->given_rank, NULL, NULL}};
+                                   {"rank", 'r', &task->given_rank, NULL, NULL},
+                                   {"until", 0, &until, NULL, NULL}};
     task->bridge.formats = formats;
     task->bridge.optional = !picture->traffic;
     task->bridge.takes_packed = picture->packed;
-    int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 2);
+    int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 3);
+    if (status < 0 && until) {
+        return tool_usage(task->argv, "--until %s is of the picture timeline alone", until);
+    }
     task->direction = adjoint ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD;
     return status;
 }
