@@ -88,7 +88,7 @@ units() {
     # What takes minutes: thousands of ranks or operations, random cases by the thousand, all of larger worlds.
     if [ "$short" = short ]; then
         filter='!(bridge_general)/!(all_pairs_[57]*|gradient_and_output_over_cp_*|chunks_of_sums_*|busiest_*|ten_thousand_*)'
-        fewer=(LIERNE_SEEDS=100)
+        fewer=(LIERNE_SEEDS=50)
     fi
     make_in "$build/address" "$address" unit golden || return
     step "address units" env "${fewer[@]}" ASAN_OPTIONS=$asan "$build/address/unit" --filter "$filter"

@@ -21,8 +21,8 @@ if [ "${2:-}" != table ]; then
     export LIERNE_TEST_ROUTING=balanced
     golden
     unit 'redistribute/random*'
-    unit 'bridge_general/random*'
-    unit 'bridge_general/random*' LIERNE_TEST_TRANSPORTS=mixed
+    unit 'bridge_general/random*' LIERNE_SEEDS="${LIERNE_SEEDS:-3000}"
+    unit 'bridge_general/random*' LIERNE_SEEDS="${LIERNE_SEEDS:-3000}" LIERNE_TEST_TRANSPORTS=mixed
     export LIERNE_TEST_PEERS=1
     unset LIERNE_TEST_ROUTING
     golden

@@ -7,7 +7,7 @@
 set -u
 build=${1:?usage: test_transports.sh BUILD [long]}
 . "$(dirname "$0")/../verdict.sh"
-seeds=2000
+seeds=1000
 [ "${2:-}" != long ] || seeds=20000
 rows='@(halo|graph|references|brick)/*'
 segments='@(samples|packed|packed_bridge|few_peers)/*'
