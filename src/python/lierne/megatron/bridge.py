@@ -411,7 +411,8 @@ class BridgeCommunicator(Peers):
         with torch.no_grad():
             source = tensor.detach().contiguous()
             return Execution(f"{name} of the bridge from {self.src_module_name} to {self.dest_module_name}",
-                             program, source, program.new_output(source, shapes[1]), self._tag + 64 + direction)
+                             program, source, program.new_output(source, shapes[1], 0),
+                             self._tag + 64 + direction)
 
     @staticmethod
     def _device():
