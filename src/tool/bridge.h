@@ -26,7 +26,7 @@ typedef struct tool_bridge {
     lierne_links own_links; /* those of links */
     int most_peers;         /* that of max_peers; 0: any number */
     bool json;
-    const char *set; /* --set of lierne plan: a file in place of path and name; or NULL */
+    const char *set; /* --set: a file in place of path and name; or NULL */
     bool optional;   /* set before parsing: --bridge may be missing, and name is NULL then */
     lierne_config *config;
     int world;

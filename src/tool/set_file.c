@@ -145,6 +145,50 @@ static int read_shape(const set_file *file, int64_t *shape, const cJSON *list, c
     return cJSON_IsArray(list) && n == 0 ? 1 : n;
 }
 
+/* Into how many parts a side cuts an axis. */
+static int64_t parts_of(const set_file *file, const set_tensor *t, int side, int axis) {
+    int64_t parts = 1;
+    for (int d = 0; d < lierne_grid_get_ndims(file->grids[side], NULL); d++) {
+        const lierne_placement *p = &t->placements[side][d];
+        if (p->kind == LIERNE_PLACEMENT_SHARD && p->axis == axis) {
+            parts *= lierne_grid_get_dim_size(file->grids[side], NULL, d);
+        }
+    }
+    return parts;
+}
+
+/* Where both sides cut an axis evenly, fewer indices are cut in the same way. */
+static void reduce_axes(const set_file *file, set_tensor *t) {
+    for (int a = 0; file->reduce && a < t->naxes; a++) {
+        int64_t x = parts_of(file, t, 0, a), y = parts_of(file, t, 1, a), both = y;
+        while (both % x != 0) {
+            both += y;
+        }
+        int64_t shares = t->shape[a] % both == 0 ? t->shape[a] / both : 0;
+        t->shape[a] = shares > 3 ? 3 * both : t->shape[a];
+    }
+}
+
+lierne_layout_spec set_file_spec(const set_file *file, const set_tensor *tensor, int side) {
+    return (lierne_layout_spec){.size = sizeof(lierne_layout_spec),
+                                .grid = file->grids[side],
+                                .naxes = tensor->naxes,
+                                .shape = tensor->shape,
+                                .dtype = tensor->dtype,
+                                .placements = tensor->placements[side]};
+}
+
+static int create_layouts(const set_file *file, set_tensor *t, const char *name) {
+    for (int side = 0; side < 2; side++) {
+        const lierne_layout_spec spec = set_file_spec(file, t, side);
+        if (lierne_layout_create(&t->layouts[side], &spec) != LIERNE_OK) {
+            tool_say(file->argv, "%s: '%s': %s: %s", file->path, name, sides[side], tool_reason());
+            return TOOL_INVALID;
+        }
+    }
+    return -1;
+}
+
 static int add_tensor(set_file *file, const char *name, lierne_dtype dtype, const cJSON *list,
                       const cJSON *rules) {
     const cJSON *rule = find_rule(rules, name);
@@ -166,28 +210,19 @@ static int add_tensor(set_file *file, const char *name, lierne_dtype dtype, cons
         file->at = grown, file->capacity = capacity;
     }
     set_tensor *t = &file->at[file->n++];
-    *t = (set_tensor){.dtype = dtype, .bytes = (double)lierne_dtype_size(dtype)};
+    *t = (set_tensor){.dtype = dtype, .bytes = (double)lierne_dtype_size(dtype), .naxes = naxes};
     for (int a = 0; a < naxes; a++) {
         t->bytes *= (double)shape[a];
+        t->shape[a] = shape[a];
     }
     for (int side = 0; side < 2; side++) {
-        lierne_placement placements[LIERNE_MAX_DIMS];
-        int status = place(file, placements, rule, side, name);
-        const lierne_layout_spec spec = {.size = sizeof spec,
-                                         .grid = file->grids[side],
-                                         .naxes = naxes,
-                                         .shape = shape,
-                                         .dtype = dtype,
-                                         .placements = placements};
+        int status = place(file, t->placements[side], rule, side, name);
         if (status >= 0) {
             return status;
         }
-        if (lierne_layout_create(&t->layouts[side], &spec) != LIERNE_OK) {
-            tool_say(file->argv, "%s: '%s': %s: %s", file->path, name, sides[side], tool_reason());
-            return TOOL_INVALID;
-        }
     }
-    return -1;
+    reduce_axes(file, t);
+    return create_layouts(file, t, name);
 }
 
 static lierne_dtype find_dtype(const char *name) {
@@ -313,7 +348,7 @@ static int read_object(set_file *file, const cJSON *all) {
 
 int set_file_read(set_file *file, const char *path, char **argv) {
     const import_world world = {.argv = argv};
-    *file = (set_file){.path = path, .argv = argv};
+    *file = (set_file){.path = path, .argv = argv, .reduce = file->reduce};
     char *text = import_read(&world, path);
     if (!text) {
         return TOOL_USAGE;

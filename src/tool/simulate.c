@@ -2,6 +2,7 @@
  * thread begins on all ranks and then ends on all, which the simulated transport allows. */
 #include "bridge.h"
 #include "reduce.h"
+#include "set_file.h"
 #include "verify.h"
 
 #include <inttypes.h>
@@ -9,6 +10,7 @@
 
 static const char help[] =
     "Usage: lierne simulate FILE --bridge B [OPTION]...\n"
+    "       lierne simulate --set FILE [--full] [--format FORMAT]\n"
     "Runs a bridge, forward and adjoint, for the whole world in this process, and checks\n"
     "every element. Axes are made smaller first where that changes nothing; it prints which.\n"
     "\n"
@@ -24,6 +26,7 @@ static const char help[] =
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
     "                       the first dim varies fastest, tp2,dp4@8 begins at rank 8\n"
+    "      --set=FILE       a set of tensors, of a file that lists them (in docs/command.md)\n"
     "  -h, --help           show this help\n"
     "\n"
     "Exit status: 0 all right, 1 an element is wrong, FILE has errors or the bridge cannot\n"
@@ -261,8 +264,12 @@ static int run_bridge(tool_bridge *bridge, bool full, char **argv) {
 int tool_simulate(int argc, char **argv) {
     tool_bridge bridge = {.takes_packed = true, .checks = true};
     bool full = false;
-    const tool_option options[] = {{"full", 0, NULL, &full, NULL}};
-    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);
+    const tool_option options[] = {{"full", 0, NULL, &full, NULL},
+                                   {"set", 0, &bridge.set, NULL, NULL}};
+    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 2);
+    if (status < 0 && bridge.set) {
+        return set_file_simulate(bridge.set, full, bridge.json, argv);
+    }
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
     status = status < 0 ? run_bridge(&bridge, full, argv) : status;
     tool_bridge_close(&bridge);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lierne plan --set: bytes of a set by another computation, safetensors files, and every error of a
-# file. $1: the build folder.
+# lierne plan --set and simulate --set: bytes of a set by another computation, every element of it,
+# safetensors files, and every error of a file. $1: the build folder.
 set -u
 . "$(dirname "$0")/../verdict.sh"
 build=$(cd "${1:?usage: test_set.sh BUILD}" && pwd)
@@ -53,6 +53,21 @@ verdict $? "text of a set: $(cat out)"
 ends "everything changes" 0 "$lierne" plan --set set.json --changed 100 --format json
 python3 -c 'import json; g = json.load(open("out")); assert g["changes"]["sent_bytes"] == g["everything"]["sent_bytes"], g'
 verdict $? "a change of everything is no longer than everything"
+
+# Where both sides cut an axis into 2 parts at most it has 6 indices; 30 are cut by at most one dim.
+ends "simulated" 0 "$lierne" simulate --set set.json --format json
+python3 - <<'END'
+import json
+got = json.load(open("out"))
+o, q, norm = 6 * 6, 6 * 3, 3
+want = {"world": 4, "tensors": 3, "forward": {"checked": o + q + 2 * norm, "wrong": 0},
+        "adjoint": {"checked": o + q + norm, "wrong": 0}}
+assert got == want, (got, want)
+END
+verdict $? "a simulated set"
+ends "simulated in full" 0 "$lierne" simulate --set set.json --full
+grep -q '^forward  6204 elements checked, 0 wrong' out && grep -q '^adjoint  6174 elements checked, 0 wrong' out
+verdict $? "a set simulated in full: $(cat out)"
 
 # The same tensors in a safetensors file, and one without axes.
 python3 - <<'END'
@@ -109,4 +124,6 @@ ends "too many changes" 2 "$lierne" plan --set set.json --changed 101
 ends "changes without a set" 2 "$lierne" plan --src tp2 --dst tp2 --tensor b2,h2 --dtype f32 --changed 1
 ends "a set and a file" 2 "$lierne" plan --set set.json set.json
 ends "a set and a rank" 2 "$lierne" plan --set set.json --rank 1
+ends "a simulated set and a file" 2 "$lierne" simulate --set set.json set.json
+ends "a simulated set with errors" 1 "$lierne" simulate --set world.json
 verdicts
