@@ -301,20 +301,43 @@ static int read_safetensors(set_file *file, const char *path, const cJSON *rules
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-static int read_lists(set_file *file, const cJSON *all) {
-    const cJSON *rules = member(all, "layouts"), *item;
+/* A list of tensors. */
+static int read_tensors(set_file *file, const cJSON *list, const cJSON *rules) {
+    const cJSON *item;
     int status = -1;
+    cJSON_ArrayForEach(item, list) {
+        if (status < 0) {
+            status = read_tensor(file, item, cJSON_GetStringValue(member(item, "name")), rules);
+        }
+    }
+    return status;
+}
+
+/* Such a list, in a file of its own. */
+static int read_tensor_file(set_file *file, const char *path, const cJSON *rules) {
+    const import_world world = {.argv = file->argv};
+    char *text = import_read(&world, path);
+    if (!text) {
+        return TOOL_USAGE;
+    }
+    cJSON *list = cJSON_ParseWithOpts(text, NULL, 1);
+    int status = cJSON_IsArray(list) ? read_tensors(file, list, rules)
+                                     : reject(file, path, "a list of tensors");
+    cJSON_Delete(list);
+    free(text);
+    return status;
+}
+
+static int read_lists(set_file *file, const cJSON *all) {
+    const cJSON *rules = member(all, "layouts"), *tensors = member(all, "tensors"), *item;
     cJSON_ArrayForEach(item, rules) {
         static const char *const keys[] = {"names", "src", "dst", NULL};
         if (!cJSON_IsString(member(item, "names")) || unknown_key(item, keys)) {
             return reject(file, "layouts", "a list of objects with names, src and dst");
         }
     }
-    cJSON_ArrayForEach(item, member(all, "tensors")) {
-        if (status < 0) {
-            status = read_tensor(file, item, cJSON_GetStringValue(member(item, "name")), rules);
-        }
-    }
+    int status = cJSON_IsString(tensors) ? read_tensor_file(file, tensors->valuestring, rules)
+                                         : read_tensors(file, tensors, rules);
     cJSON_ArrayForEach(item, member(all, "safetensors")) {
         if (status < 0) {
             status = cJSON_IsString(item) ? read_safetensors(file, item->valuestring, rules)

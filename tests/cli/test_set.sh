@@ -89,15 +89,20 @@ bad = {"key": {"tensor": []}, "world": {"world_size": 0}, "dims": {"src": {"dims
        "dim": {"layouts": [{"names": "*", "src": {"tp": 0}}]}, "axis": {"layouts": [{"names": "*", "src": {"fsdp": 1}}]},
        "dtype": {"tensors": [{"name": "x", "dtype": "bf17", "shape": [1]}]},
        "shape": {"tensors": [{"name": "x", "dtype": "f32", "shape": [1, 1, 1, 1, 1]}]},
-       "none": {"tensors": []}, "names": {"layouts": [{"src": {}}]}}
+       "none": {"tensors": []}, "listed": {"tensors": "tensors.json"}, "no_list": {"tensors": "set.json"},
+       "no_file": {"tensors": "nowhere.json"}, "names": {"layouts": [{"src": {}}]}}
 for name, change in bad.items():
     json.dump({**s, **change}, open(name + ".json", "w"))
+json.dump(s["tensors"], open("tensors.json", "w"))
 open("text.json", "w").write("{")
 END
 ends "safetensors" 0 "$lierne" plan --set safe.json --format json
 python3 -c 'import json; g = json.load(open("out")); assert (g["tensors"], g["bytes"]) == (4, 64*32*2 + 128*32*2 + 121), g
 assert g["everything"]["sent_bytes"] == 64*32*2 + 128*32*2 + 2 * 121, g'
 verdict $? "bytes of a safetensors file"
+ends "tensors in a file of their own" 0 "$lierne" plan --set listed.json --format json
+python3 -c 'import json; g = json.load(open("out")); assert (g["tensors"], g["bytes"]) == (3, 64*32*2 + 128*32*2 + 120), g'
+verdict $? "bytes of a listed set"
 while IFS='|' read -r file status words; do
     ends "$file" "$status" "$lierne" plan --set "$file.json"
     grep -qF -- "$words" err
@@ -106,6 +111,8 @@ done <<'END'
 short|1|short.safetensors: is no safetensors file
 long|1|long.safetensors: is no safetensors file
 absent|2|cannot read none
+no_list|1|set.json must be a list of tensors
+no_file|2|cannot read nowhere.json
 key|1|key.json: it must be an object with world_size, src, dst
 world|1|world_size must be a number from 1
 dims|1|src must be of at most 16 dims, each with its size

@@ -1,8 +1,16 @@
 """lierne.torch on ranks of torchrun: both ways to move data, against the golden files, each other and by
 hand. 8 ranks: golden bridges and DTensors."""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint
+import torch.distributed.tensor
 
 import lierne
 import lierne.torch
@@ -10,6 +18,7 @@ from cases import grid_of
 from package import Bridges
 from package_rows import Rows
 from report import golden
+from lierne.torch.checkpoint import list_tensors
 from torch_harness import ENCODER, bridge, contexts, leaf, main, raises, same, test, test_on_8
 
 
@@ -432,6 +441,32 @@ def weights_by_name():
         sync.sync()
         assert not served or torch.equal(served["w"], whole["w"])
         sync.close()
+
+
+@test
+def tensors_of_a_checkpoint():
+    """Every rank saves a part of its own; the list names whole tensors, and the command takes it."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (ranks,), mesh_dim_names=("fsdp",))
+    whole = torch.arange(6.0 * 5 * ranks).reshape(6 * ranks, 5).to(torch.bfloat16)
+    cut = torch.distributed.tensor.distribute_tensor(whole, mesh, [torch.distributed.tensor.Shard(0)])
+    folder = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(folder)
+    torch.distributed.checkpoint.save({"layers.0.qkv": cut, "norm": torch.ones(7), "step": 3},
+                                      checkpoint_id=folder[0])
+    tensors = list_tensors(folder[0])
+    assert tensors == [{"name": "layers.0.qkv", "dtype": "bf16", "shape": [6 * ranks, 5]},
+                       {"name": "norm", "dtype": "f32", "shape": [7]}], tensors
+    dist.barrier()
+    if rank == 0:
+        with open(folder[0] + "/set.json", "w") as file:
+            json.dump({"world_size": ranks + 1, "src": {"dims": {"fsdp": ranks}},
+                       "dst": {"dims": {"tp": 1}, "rank_offset": ranks}, "tensors": tensors,
+                       "layouts": [{"names": "norm"}, {"names": "*", "src": {"fsdp": 0}}]}, file)
+        command = [os.path.dirname(lierne.__file__) + "/../../lierne", "simulate", "--set", file.name, "--format", "json"]
+        got = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        assert got["tensors"] == 2 and got["forward"]["wrong"] == got["adjoint"]["wrong"] == 0, got
+        shutil.rmtree(folder[0])
 
 
 @test
