@@ -32,7 +32,7 @@ wait_for() {
     done
 }
 
-round() { # round NUMBER SIGNAL [shared]
+round() { # round NUMBER SIGNAL [shared|delta]
     local d=$dir/$1 signal=$2 shared=${3:-} victim=$((RANDOM % 4)) r launcher line status seconds pids others=()
     mkdir "$d" "$d/dumps"
     OMPI_MCA_orte_tmpdir_base=$d LIERNE_DUMP_DIR=$d/dumps timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" $shared >"$d/log" 2>&1 &
@@ -60,7 +60,7 @@ round() { # round NUMBER SIGNAL [shared]
             ;;
         *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;
         esac
-        if grep -q "^in flight: \(forward\|adjoint\) [0-9]* of plan 0, stage [01] of [12], since .* waits for rank [0-9]" "$r" &&
+        if grep -q "^in flight: \(forward\|adjoint\) [0-9]* of plan [0-9]*, stage [01] of [12], since .* waits for rank [0-9]" "$r" &&
             grep -q "^rank [0-9] of 4 over $LIERNE_TRANSPORTS: " <(sed 's/shm, mpi/shm,mpi/' "$r"); then ok; else no "round $1: no dump in $r: $(cat "$r")"; fi
     done
     # With SIGKILL somebody waits for the dead one itself, and is told so long before the deadline.
@@ -123,6 +123,7 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     if [ $((i % 2)) = 1 ]; then export LIERNE_TRANSPORTS=shm,mpi; else export LIERNE_TRANSPORTS=mpi; fi
     shared=
     if [ $((i % 4)) = 1 ]; then shared=shared; fi # an output that all ranks share
+    if [ $((i % 4)) -ge 2 ]; then shared=delta; fi
     round "$i.kill" KILL $shared
     round "$i.stop" STOP $shared
 done
