@@ -12,6 +12,7 @@
 #define ROUNDS       41
 #define LENGTH       47 /* of the lattice */
 #define QUICK_LENGTH 9
+#define DEGREE       32
 #define POINTS       8000 /* of a rank's box */
 #define QUICK_POINTS 60
 
@@ -182,6 +183,9 @@ static void run_plans(const cut *c) {
     run_one(&plan_tables, plan_bench, w, c->slab, false);
     w.kind = "planning brick";
     run_one(&plan_tables, plan_bench, w, c->brick, false);
+    w.kind = "planning random";
+    w.degree = DEGREE;
+    run_one(&plan_tables, plan_bench, w, c->slab, false);
 }
 
 int main(int argc, char **argv) {

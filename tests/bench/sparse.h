@@ -25,6 +25,7 @@ typedef struct sparse {
     int64_t width;
     size_t row; /* bytes */
     bool halo;
+    int degree; /* of a graph at random; 0: the lattice */
 
     /* Ghost k is a copy of row root[k] of rank[k]. Of a graph: by rank, then by row. */
     int64_t nowned, nghosts;
@@ -50,9 +51,9 @@ typedef struct sparse {
     char *owned[2], *ghosts[2]; /* per direction */
 } sparse;
 
-/* A lattice of length^3 rows, each beside itself and its neighbours along the axes, cut into
- * grid[0] x grid[1] x grid[2] boxes; rank (i * grid[1] + j) * grid[2] + k has box (i, j, k). The
- * caller has set kind to width. Collective. */
+/* A lattice of length^3 rows, each beside itself and its neighbours along the axes, or beside
+ * `degree` rows at random, cut into grid[0] x grid[1] x grid[2] boxes; rank (i * grid[1] + j) *
+ * grid[2] + k has box (i, j, k). The caller has set kind to degree. Collective. */
 void sparse_open_graph(sparse *w, int64_t length, const int *grid);
 /* The lists of a graph, as anybody makes them who has no lierne. */
 typedef struct lists {

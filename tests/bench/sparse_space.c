@@ -1,6 +1,6 @@
-/* The two workloads: a lattice with its neighbours, whose star forest follows by counting; and
- * points in a periodic box, whose swaps lierne makes. There the star forest comes from sending each
- * point's rank and row through the swaps once, by MPI_Sendrecv. */
+/* The workloads: a lattice with its neighbours or others, whose star forest follows by counting;
+ * and points in a periodic box, whose swaps lierne makes. There the star forest comes from sending
+ * each point's rank and row through the swaps once, by MPI_Sendrecv. */
 #include "bench/sparse.h"
 
 #include <stdlib.h>
@@ -28,23 +28,32 @@ static void add_edge(sparse *w, int64_t source, int64_t target) {
     w->target[w->nedges++] = target;
 }
 
-static void find_edges(sparse *w, int64_t length) {
+/* A row of the lattice, beside itself and its neighbours. */
+static void add_neighbours(sparse *w, int64_t length, int64_t i) {
     const int64_t steps[] = {length * length, length, 1};
-    w->source = (int64_t *)take(7 * (size_t)w->nowned * sizeof *w->source);
-    w->target = (int64_t *)take(7 * (size_t)w->nowned * sizeof *w->target);
-    for (int64_t i = 0; i < w->nrows; i++) {
-        if (w->owner[i] != test_rank) {
-            continue;
+    add_edge(w, i, i);
+    for (int d = 0; d < 3; d++) {
+        int64_t at = i / steps[d] % length;
+        if (at > 0) {
+            add_edge(w, i - steps[d], i);
         }
-        add_edge(w, i, i);
-        for (int d = 0; d < 3; d++) {
-            int64_t at = i / steps[d] % length;
-            if (at > 0) {
-                add_edge(w, i - steps[d], i);
-            }
-            if (at < length - 1) {
-                add_edge(w, i + steps[d], i);
-            }
+        if (at < length - 1) {
+            add_edge(w, i + steps[d], i);
+        }
+    }
+}
+
+static void find_edges(sparse *w, int64_t length) {
+    size_t most = (size_t)(w->degree ? w->degree : 7) * (size_t)w->nowned;
+    w->source = (int64_t *)take(most * sizeof *w->source);
+    w->target = (int64_t *)take(most * sizeof *w->target);
+    for (int64_t i = 0; i < w->nrows; i++) {
+        if (w->owner[i] == test_rank && w->degree == 0) {
+            add_neighbours(w, length, i);
+        }
+        for (int k = 0; k < w->degree && w->owner[i] == test_rank; k++) {
+            uint64_t random = mix(mix((uint64_t)i) + (uint64_t)k);
+            add_edge(w, (int64_t)(random % (uint64_t)w->nrows), i);
         }
     }
 }
