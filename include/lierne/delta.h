@@ -59,16 +59,25 @@ LIERNE_API lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *pl
  * NULL: INVALID on this rank alone. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in);
 
+/* The same in two parts, of which the second waits. begin tells who has what, finds the changes and
+ * starts to send them: it waits for other ranks to begin, not for their messages. in is the
+ * caller's again when it returns; out is borrowed until lierne_delta_forward_end has returned,
+ * which all ranks that have begun must call. One call is in flight at once. Errors: as
+ * lierne_delta_forward; of begin also BUSY (a call is in flight; this rank started nothing and may
+ * call again); of end INVALID also where no call is in flight, on this rank alone. */
+LIERNE_API lierne_status lierne_delta_forward_begin(lierne_delta *delta, void *out, const void *in);
+LIERNE_API lierne_status lierne_delta_forward_end(lierne_delta *delta);
+
 /* Asks for everything: the next call brings all of this rank's part, as after a digest that differs
- * (lierne/digest.h). Local, not collective. Errors: INVALID (NULL). */
+ * (lierne/digest.h). Local, not collective. Errors: INVALID (NULL); BUSY (a call is in flight). */
 LIERNE_API lierne_status lierne_delta_invalidate(lierne_delta *delta);
 
 /* Local. Errors: INVALID (NULL, report->size). */
 LIERNE_API lierne_status lierne_delta_get_report(lierne_delta_report *report,
                                                  const lierne_delta *delta);
 
-/* Frees a delta; the plan stays. Collective over the context, as lierne_plan_destroy is. NULL is
- * allowed. Errors: those of lierne_plan_destroy; the delta is freed in any case. */
+/* Frees a delta; the plan stays. Not collective. NULL is allowed. Errors: BUSY (a call is in flight
+ * and the context is not dead; nothing is freed). */
 LIERNE_API lierne_status lierne_delta_destroy(lierne_delta *delta);
 
 #ifdef __cplusplus

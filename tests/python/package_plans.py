@@ -195,10 +195,19 @@ class Plans(unittest.TestCase):
                 data[100 * step:100 * step + 5] += 0.5
                 if step == 3:
                     delta.invalidate()
-                np.testing.assert_array_equal(delta.forward(data), plan.forward(data))
+                want = plan.forward(data)
+                if step % 2:
+                    delta.begin(data)
+                    data[:] += 1  # is read no more
+                    np.testing.assert_array_equal(delta.end(), want)
+                    data[:] -= 1
+                else:
+                    np.testing.assert_array_equal(delta.forward(data), want)
                 sent.append((delta.report["version"], delta.report["sent_bytes"]))
             with self.assertRaises(lierne.errors.BusyError):
                 plan.close()
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "no call is in flight"):
+                delta.end()
             delta.close()
             with self.assertRaisesRegex(ValueError, "delta is closed"):
                 delta.forward(data)

@@ -52,6 +52,30 @@ static void take_report(delta_steps *t, const lierne_delta *delta, int step) {
     }
 }
 
+/* Every other step in two parts: what is given may change, and a second call is BUSY, in between.
+ */
+static bool move(delta_steps *t, lierne_delta *delta, const set_buffers *b, int64_t *out,
+                 int step) {
+    if (step % 2 == 0) {
+        return lierne_delta_forward(delta, out, b->in) == LIERNE_OK;
+    }
+    bool ok = lierne_delta_forward_begin(delta, out, b->in) == LIERNE_OK;
+    if (ok) {
+        note(t, lierne_delta_forward_begin(delta, out, b->in) == LIERNE_ERR_BUSY, step,
+             "two calls");
+        note(t, lierne_delta_invalidate(delta) == LIERNE_ERR_BUSY, step, "invalidate in flight");
+        note(t, lierne_delta_destroy(delta) == LIERNE_ERR_BUSY, step, "destroy in flight");
+        for (int64_t k = 0; k < b->elements[0]; k++) {
+            b->in[k] ^= 0x55;
+        }
+    }
+    ok = ok && lierne_delta_forward_end(delta) == LIERNE_OK;
+    for (int64_t k = 0; k < b->elements[0]; k++) {
+        b->in[k] ^= 0x55;
+    }
+    return ok && lierne_delta_forward_end(delta) == LIERNE_ERR_INVALID;
+}
+
 static void run_steps(delta_steps *t, const set_case *set, int rank, lierne_plan *plan,
                       lierne_delta *delta) {
     set_buffers b;
@@ -68,7 +92,7 @@ static void run_steps(delta_steps *t, const set_case *set, int rank, lierne_plan
         }
         set_poison(&b);
         note(t, lierne_plan_forward(plan, b.out, b.in, NULL) == LIERNE_OK, step, "plan");
-        note(t, lierne_delta_forward(delta, out, b.in) == LIERNE_OK, step, "delta");
+        note(t, move(t, delta, &b, out, step), step, "delta");
         note(t, memcmp(out, b.out, bytes[1]) == 0, step, "other bits than the plan's");
         take_report(t, delta, step);
     }

@@ -137,6 +137,8 @@ static void describe_badly(const world *w) {
     BAD(lierne_set_check, NULL);
     BAD(lierne_delta_create, &(lierne_delta *){NULL}, NULL);
     BAD(lierne_delta_forward, NULL, NULL, NULL);
+    BAD(lierne_delta_forward_begin, NULL, NULL, NULL);
+    BAD(lierne_delta_forward_end, NULL);
     BAD(lierne_delta_invalidate, NULL);
     BAD(lierne_delta_get_report, NULL, NULL);
     BAD(lierne_layout_create_bridge, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},

@@ -15,10 +15,14 @@
 
 /* --- the object --------------------------------------------------------------------------- */
 
-/* A call is blocking. */
 static bool is_busy(const lierne_dependent *dependent) {
-    (void)dependent;
-    return false;
+    return ((const lierne_delta *)dependent)->request;
+}
+
+static lierne_status check_idle(const lierne_delta *d) {
+    return d->request ? LIERNE_FAIL(LIERNE_ERR_BUSY, "rank %d: a call is in flight, must be ended",
+                                    d->context->rank)
+                      : LIERNE_OK;
 }
 
 static lierne_status free_delta(lierne_delta *d) {
@@ -73,12 +77,17 @@ lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan) {
 
 lierne_status lierne_delta_destroy(lierne_delta *delta) {
     LIERNE_PUBLIC_CALL();
-    return delta ? destroy_dependent(&delta->dependent) : LIERNE_OK;
+    if (!delta) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(delta->context->dead == LIERNE_OK ? check_idle(delta) : LIERNE_OK);
+    return destroy_dependent(&delta->dependent);
 }
 
 lierne_status lierne_delta_invalidate(lierne_delta *delta) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
+    LIERNE_TRY(check_idle(delta));
     delta->held = LIERNE_DELTA_UNKNOWN;
     return LIERNE_OK;
 }
@@ -173,7 +182,7 @@ static lierne_status check_header(const lierne_delta *d, size_t m) {
 
 /* Ranks wait for messages of the lengths that they were told: a header that cannot be is the end.
  */
-static lierne_status exchange(lierne_delta *d) {
+static lierne_status begin_exchange(lierne_delta *d) {
     lierne_route *route =
         lierne_plan_side_of(d->plans[LIERNE_DELTA_PAYLOAD], LIERNE_DIRECTION_FORWARD)->route;
     lierne_stage *stage = &route->stages.at[0];
@@ -194,12 +203,12 @@ static lierne_status exchange(lierne_delta *d) {
     d->engines[0].stamp[LIERNE_STAMP_UPDATE] = d->version;
     d->engines[0].stamp[LIERNE_STAMP_HASH] = d->version;
     LIERNE_TRY(lierne_plan_vary(d->plans[LIERNE_DELTA_PAYLOAD], true));
-    return lierne_plan_forward(d->plans[LIERNE_DELTA_PAYLOAD], d->recvs.bytes, d->sends.bytes,
-                               NULL);
+    return lierne_plan_forward_begin(&d->request, d->plans[LIERNE_DELTA_PAYLOAD], d->recvs.bytes,
+                                     d->sends.bytes, NULL);
 }
 
 /* The packed elements, from those of the version before. What a failure leaves has no version. */
-static lierne_status decode(lierne_delta *d, void *out) {
+static lierne_status decode(lierne_delta *d) {
     const lierne_delta_half *h = &d->recvs;
     size_t size = d->element * d->per;
     d->held = LIERNE_DELTA_UNKNOWN;
@@ -213,7 +222,7 @@ static lierne_status decode(lierne_delta *d, void *out) {
                                          (unsigned char *)h->bytes + h->at[m],
                                          (size_t)header[LIERNE_DELTA_BYTES]));
     }
-    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_UNPACKING], out, h->packed, NULL));
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_UNPACKING], d->out, h->packed, NULL));
     d->held = d->version;
     return LIERNE_OK;
 }
@@ -232,9 +241,9 @@ static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
     d->last = h->packed;
     h->packed = last;
     d->kept = d->version;
-    LIERNE_TRY(exchange(d));
-    LIERNE_TRY(decode(d, out));
-    return lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL);
+    d->out = out;
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL));
+    return begin_exchange(d);
 }
 
 /* An output is needed also where the plan's would be an alias of the input. */
@@ -247,10 +256,36 @@ static lierne_status check_buffers(const lierne_delta *d, const void *out, const
                              d->context->rank, bytes);
 }
 
+static lierne_status begin(lierne_delta *d, void *out, const void *in) {
+    LIERNE_TRY(lierne_check_set(d, "delta"));
+    LIERNE_TRY(lierne_context_alive(d->context));
+    LIERNE_TRY(check_idle(d));
+    LIERNE_TRY(tell_versions(d, check_buffers(d, out, in)));
+    return send_changes(d, out, in);
+}
+
+static lierne_status end(lierne_delta *d) {
+    lierne_request *request = d->request;
+    d->request = NULL;
+    LIERNE_TRY(lierne_request_end(request));
+    return decode(d);
+}
+
 lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(begin(delta, out, in));
+    return end(delta);
+}
+
+lierne_status lierne_delta_forward_begin(lierne_delta *delta, void *out, const void *in) {
+    LIERNE_PUBLIC_CALL();
+    return begin(delta, out, in);
+}
+
+lierne_status lierne_delta_forward_end(lierne_delta *delta) {
+    LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
-    LIERNE_TRY(lierne_context_alive(delta->context));
-    LIERNE_TRY(tell_versions(delta, check_buffers(delta, out, in)));
-    return send_changes(delta, out, in);
+    return delta->request ? end(delta)
+                          : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: no call is in flight",
+                                        delta->context->rank);
 }

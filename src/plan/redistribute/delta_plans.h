@@ -47,6 +47,8 @@ struct lierne_delta {
     int64_t version; /* of the last call; that of last, and of what arrived: -1 unknown */
     int64_t kept;
     int64_t held;
+    lierne_request *request; /* the payload's; NULL: no call is in flight */
+    void *out;               /* of that call */
     lierne_delta_report report;
 };
 enum {

@@ -22,7 +22,7 @@ class Delta:
     stages."""
 
     def __init__(self, plan: Plan) -> None:
-        self.context, self._plan, self._handle = plan.context, plan, None
+        self.context, self._plan, self._handle, self._flight = plan.context, plan, None, None
         out = ffi.new("lierne_delta **")
         self.context._call(lib.lierne_delta_create, out, handle(plan, "plan"))
         self._handle = out[0]
@@ -35,6 +35,31 @@ class Delta:
         out, target, source, kept = self._plan._buffers(FORWARD, data, out)
         try:
             self.context._call(lib.lierne_delta_forward, own, target, source)
+        except Error:
+            self.context._keep_borrowed(kept)
+            raise
+        return out
+
+    def begin(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> None:
+        """Starts a forward, which end() ends: waits for other ranks to begin, not for what they send. data may change
+        at once. Collective."""
+        own = handle(self, "delta")
+        out, target, source, kept = self._plan._buffers(FORWARD, data, out)
+        try:
+            self.context._call(lib.lierne_delta_forward_begin, own, target, source)
+        except Error:
+            self.context._keep_borrowed(kept)
+            raise
+        self._flight = out, kept
+
+    def end(self) -> typing.Any:
+        """The output of what begin() started. Collective; blocking. Raises errors.InvalidError where nothing is in
+        flight."""
+        own = handle(self, "delta")
+        out, kept = self._flight or (None, None)
+        self._flight = None
+        try:
+            self.context._call(lib.lierne_delta_forward_end, own)
         except Error:
             self.context._keep_borrowed(kept)
             raise
