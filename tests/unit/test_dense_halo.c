@@ -1,10 +1,11 @@
 /* Dense halos: random layouts against an oracle by position, bytes and messages, the order of sums,
- * and execution in place. */
+ * and execution in place; most over transports whose receivers read what the sender has. */
 #include "unit/dense_halo_case.h"
 #include "unit/expect.h"
 
 #include "lierne/sim.h"
 #include "seeds.h"
+#include "transports.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -441,6 +442,8 @@ static void run_case(uint64_t seed) {
     }
     open_layouts(&w, layouts);
     assert_ok(lierne_sim_create(&sim, w.c.world, NULL));
+    test_transports *transports =
+        test_transports_attach(sim, w.c.world, (test_pairs){.exposed = (unsigned)seed % 8});
     create_plans(&w, w.plans, sim, layouts);
     run_plans(&w);
     for (int step = 0; step < 2; step++) {
@@ -449,6 +452,7 @@ static void run_case(uint64_t seed) {
     destroy_plans(&w, w.plans);
     close_layouts(&w, layouts);
     assert_ok(lierne_sim_destroy(sim));
+    cr_assert(test_transports_destroy(transports));
 }
 
 Test(dense_halo, random_layouts_move_as_the_oracle_says, .timeout = 3600) {

@@ -293,9 +293,9 @@ Test(fused_sums, what_a_later_stage_reads_is_copied) {
     run_case(&c);
 }
 
-/* Each rank sends n elements of its out, which a copy filled, and then adds to them what the other
- * one sent. */
-static lierne_route *swapper(int rank, int n) {
+/* Each rank sends n elements, and then adds to them what the other one sent: in place, or of its
+ * out, which a copy filled. */
+static lierne_route *swapper(int rank, int n, bool in_place) {
     lierne_route *route;
     lierne_stage *stage;
     int64_t scratch;
@@ -303,31 +303,36 @@ static lierne_route *swapper(int rank, int n) {
     route->dtype = LIERNE_DTYPE_F32;
     const lierne_block all = lierne_block_range(0, n);
     lierne_route_scratch(route, n, &scratch);
-    const lierne_place from[2] = {lierne_place_at(LIERNE_BUFFER_OUT, all),
+    const lierne_buffer sent = in_place ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT;
+    const lierne_place from[2] = {lierne_place_at(sent, all),
                                   lierne_place_at(LIERNE_BUFFER_SCRATCH, all)};
-    const lierne_place in = lierne_place_at(LIERNE_BUFFER_IN, all);
+    const lierne_place in = lierne_place_at(LIERNE_BUFFER_IN, all),
+                       out = lierne_place_at(LIERNE_BUFFER_OUT, all);
     assert_ok(lierne_route_add_stage(route, &stage));
-    lierne_ops_put(&stage->copies, from[0], false, &in, 1);
-    assert_ok(lierne_route_add_stage(route, &stage));
-    lierne_messages_put(&stage->sends, 1 - rank, LIERNE_BUFFER_OUT, all);
+    if (!in_place) {
+        lierne_ops_put(&stage->copies, out, false, &in, 1);
+        assert_ok(lierne_route_add_stage(route, &stage));
+    }
+    lierne_messages_put(&stage->sends, 1 - rank, sent, all);
     lierne_messages_put(&stage->recvs, 1 - rank, LIERNE_BUFFER_SCRATCH, all);
-    lierne_ops_put(&stage->sums, from[0], false, from, 2);
+    lierne_ops_put(&stage->sums, out, false, from, 2);
     return route;
 }
 
 /* A rank that summed before the other one has read would send the sum. Two ranks that held each
  * other's message back until their sums would wait for each other. */
-Test(fused_sums, a_sum_of_what_is_sent_waits_for_its_reader) {
+static void swap(bool in_place) {
     enum { N = 9 };
     pair p;
-    float in[2][N], out[2][N];
-    open_pair(&p, swapper(0, N), swapper(1, N));
+    float in[2][N], out[2][N], wanted[N];
+    open_pair(&p, swapper(0, N, in_place), swapper(1, N, in_place));
     for (int call = 0; call < 20; call++) {
         for (int r = 0; r < 2; r++) {
-            void *to = out[r];
+            void *to = in_place ? in[r] : out[r];
             const void *from = in[r];
             for (int i = 0; i < N; i++) {
                 in[r][i] = (float)(100 * r + 7 * i + call + 1);
+                wanted[i] = (r ? wanted[i] : 0) + in[r][i];
             }
             memset(out[r], 0xa5, sizeof out[r]);
             lierne_execution_identify(p.e[r], (lierne_execution_id){.match = call});
@@ -337,10 +342,16 @@ Test(fused_sums, a_sum_of_what_is_sent_waits_for_its_reader) {
             assert_ok(lierne_execution_wait(p.e[r]));
         }
         for (int i = 0; i < 2 * N; i++) {
-            cr_assert_eq(out[i / N][i % N], in[0][i % N] + in[1][i % N], "call %d", call);
+            float is = (in_place ? in : out)[i / N][i % N];
+            cr_assert_eq(is, wanted[i % N], "call %d, in place %d", call, in_place);
         }
     }
     close_pair(&p);
+}
+
+Test(fused_sums, a_sum_of_what_is_sent_waits_for_its_reader) {
+    swap(false);
+    swap(true);
 }
 
 /* The sender gives up while its blocks are being read. */

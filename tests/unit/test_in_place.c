@@ -1,8 +1,12 @@
-/* Coalesced plans of which some run in place, over transports whose receivers read the sender's
+/* What is written where it is sent from.
+ *
+ * Coalesced plans of which some run in place, over transports whose receivers read the sender's
  * buffers: the adjoint clears ghosts that it has sent, and adds to rows, in the buffer that it
  * sends from. So it must wait for the readers, whatever its place among the plans. */
 #include "base/base.h"
+#include "numbers.h"
 #include "rank_threads.h"
+#include "runtime/execute/execution.h"
 #include "transports.h"
 #include "unit/expect.h"
 
@@ -139,4 +143,59 @@ Test(in_place, coalesced_plans_over_exposed_memory) {
         run_over(true, pairs);
         run_over(false, pairs);
     }
+}
+
+/* --- whether blocks have an element in common --- */
+
+enum { SPACE = 4096, BLOCKS = 20000 };
+
+static void mark(bool *has, const lierne_block *b) {
+    memset(has, 0, SPACE);
+    for (int64_t i = 0; i < lierne_block_elements(b); i++) {
+        int64_t at = b->offset, left = i;
+        for (int d = b->ndims - 1; d >= 0; left /= b->count[d--]) {
+            at += left % b->count[d] * b->stride[d];
+        }
+        has[at] = true;
+    }
+}
+
+/* A box of a tensor, or loops with any strides. */
+static lierne_block draw_block(uint64_t seed, const int64_t *shape, bool box) {
+    int64_t start[3], size[3];
+    lierne_block b = {.offset = (int64_t)(mix(seed) % 40), .ndims = 3};
+    for (int d = 0; d < 3; d++) {
+        start[d] = (int64_t)(mix(seed + 10 + (uint64_t)d) % (uint64_t)shape[d]);
+        size[d] = 1 + (int64_t)(mix(seed + 20 + (uint64_t)d) % (uint64_t)(shape[d] - start[d]));
+        b.count[d] = size[d];
+        b.stride[d] = 1 + (int64_t)(mix(seed + 30 + (uint64_t)d) % 60);
+    }
+    if (box) {
+        b = lierne_block_box(3, shape, start, size);
+        lierne_blocks_join((lierne_block *const[]){&b}, 1);
+    }
+    return b;
+}
+
+Test(in_place, blocks_are_apart_where_no_element_is_in_both) {
+    static bool has[2][SPACE];
+    int exact = 0;
+    for (uint64_t seed = 0; seed < BLOCKS; seed++) {
+        const int64_t shape[3] = {1 + (int64_t)(mix(seed * 3) % 5),
+                                  1 + (int64_t)(mix(seed * 3 + 1) % 6),
+                                  1 + (int64_t)(mix(seed * 3 + 2) % 7)};
+        bool boxes = seed % 4 != 0, common = false;
+        lierne_block a = draw_block(seed * 100, shape, true);
+        lierne_block b = draw_block(seed * 100 + 50, shape, boxes);
+        mark(has[0], &a);
+        mark(has[1], &b);
+        for (int i = 0; i < SPACE; i++) {
+            common |= has[0][i] && has[1][i];
+        }
+        bool apart = lierne_blocks_apart(&a, &b);
+        cr_assert(!apart || !common, "seed %d: a common element", (int)seed);
+        cr_assert(apart || common || !boxes, "seed %d: boxes that have none", (int)seed);
+        exact += apart && boxes;
+    }
+    cr_assert_gt(exact, BLOCKS / 10);
 }

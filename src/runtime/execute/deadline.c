@@ -64,7 +64,7 @@ void lierne_execution_record_missing(const lierne_execution *e) {
 
 /* Once while nothing changes: a long wait must not fill the ring. */
 static void note_wait(lierne_execution *e) {
-    size_t missing = e->flight.pending + e->flight.lingering;
+    size_t missing = e->flight.pending + e->flight.late + e->flight.lingering;
     lierne_recorder_beat(&e->context->recorder);
     LIERNE_METRICS_UPDATE(e->context);
     if (missing != e->flight.clock.missing) {
@@ -93,8 +93,8 @@ static lierne_status time_out(const lierne_execution *e) {
                        "rank %d: %s, stage %zu of %zu: %zu of %zu messages missing after %g s, "
                        "with rank %s",
                        e->context->rank, call, lierne_execution_stage(e), e->phases.count,
-                       e->flight.pending + e->flight.lingering, posted(e), e->context->timeout,
-                       missing);
+                       e->flight.pending + e->flight.late + e->flight.lingering, posted(e),
+                       e->context->timeout, missing);
 }
 
 /* Of one that varies, any rank that has a part may have found that the ranks differ. */

@@ -156,7 +156,8 @@ typedef struct lierne_recorded {
 typedef enum lierne_wait {
     LIERNE_WAIT_NONE = 0,
     LIERNE_WAIT_PHASE = 1, /* its phase */
-    LIERNE_WAIT_END = 2    /* the end of the execution */
+    LIERNE_WAIT_END = 2,   /* the end of the execution */
+    LIERNE_WAIT_LATE = 3   /* those sums of its phase that are not early */
 } lierne_wait;
 
 /* Where it stands in its routes, in the running call or the last one. */
@@ -165,6 +166,8 @@ typedef struct lierne_execution_cursor {
     bool in_place; /* in and out are one buffer, of some subroute */
     bool finished;
     size_t phase;         /* the current one */
+    bool summed;          /* its early sums have run */
+    bool holds;           /* messages may be held back until then */
     int64_t arriving;     /* bytes that its messages bring */
     lierne_status status; /* of a call that failed */
     char message[LIERNE_MESSAGE_SIZE];
@@ -174,7 +177,8 @@ typedef struct lierne_execution_cursor {
 typedef struct lierne_execution_flight {
     int match;
     uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
-    size_t pending;   /* messages that the phase waits for */
+    size_t pending;   /* messages that the phase, or its early sums, waits for */
+    size_t late;      /* sends that the other sums of the phase wait for */
     size_t lingering; /* messages that only the end waits for */
     bool deferred;    /* the phase waits for its turn to post */
     size_t ordered;   /* messages on transports that are ordered */
@@ -245,6 +249,7 @@ struct lierne_execution {
     bool stamps;                    /* where it varies: its messages begin with stamps */
     lierne_frame *frames;           /* of each message, where it varies */
     lierne_contribution *contributions;
+    size_t *early;                 /* per phase and subroute: sums that wait for no send in place */
     lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
     lierne_short_call *short_call; /* or NULL: some message is not short */
     bool running;
@@ -289,8 +294,18 @@ void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_
 void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
                                    const lierne_part *part);
 
-/* The current phase's copies, or its sums. */
-void lierne_execution_run_ops(const lierne_execution *e, bool sums);
+/* The current phase's copies. */
+void lierne_execution_run_copies(const lierne_execution *e);
+/* Its sums: those that are early, or the others, which in place wait for the phase's sends. */
+void lierne_execution_run_sums(const lierne_execution *e, bool early);
+/* early_sums.c. Finds the sums of each stage that are early in place; again where blocks changed.
+ */
+void lierne_early_sums_find(lierne_execution *e);
+/* How many of the sums of subroute p are early in the current phase of this call: those before
+ * the ones that clear. Not in place it is all of them. */
+size_t lierne_early_sums_count(const lierne_execution *e, size_t p);
+/* Whether no element is in both blocks; false where that is not found out. */
+bool lierne_blocks_apart(const lierne_block *a, const lierne_block *b);
 /* A sum with other blocks: the target's, then one per source. bases: of the sources that are not in
  * a buffer of this rank, else NULL. */
 void lierne_execution_run_sum(const lierne_execution *e, const lierne_subroute *subroute,

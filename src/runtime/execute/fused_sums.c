@@ -11,8 +11,8 @@
  * sender's and its data may have been delivered instead: as which block a source lies there. If it
  * is none, the message is copied after all.
  *
- * A phase that waits for a send of its own that is exposed does not hold messages back, nor does a
- * call in place: that peer may wait for this rank in the same way. */
+ * Where sums wait for a send of their phase that is exposed, no message is held back: that peer may
+ * wait for this rank in the same way. */
 #include "runtime/execute/fused_sums.h"
 
 #include <stdlib.h>
@@ -249,26 +249,11 @@ static lierne_status prepare_stage(lierne_fused_sums *f, const lierne_execution 
     return LIERNE_OK;
 }
 
-/* Whether a phase waits for none of its sends that are exposed; where in and out are one buffer, it
- * may. */
-static bool may_hold(const lierne_execution *e, const lierne_phase *phase) {
-    bool holds = true;
-    for (size_t i = phase->nrecvs; i < phase->nrecvs + phase->nsends; i++) {
-        const lierne_coalesced_message *m = &e->messages.at[phase->first + i];
-        holds &= m->lingers || !lierne_execution_exposes(e, m);
-    }
-    return holds;
-}
-
 static lierne_status prepare_sums(lierne_fused_sums *f, const lierne_execution *e) {
     size_t n = e->phases.count * e->nsubroutes;
     LIERNE_TRY(lierne_alloc(&f->stages, n, sizeof *f->stages));
     LIERNE_TRY(lierne_alloc(&f->landing_of, e->segments.count, sizeof *f->landing_of));
     LIERNE_TRY(lierne_alloc(&f->held, e->messages.count, sizeof *f->held));
-    LIERNE_TRY(lierne_alloc(&f->holds, e->phases.count, sizeof *f->holds));
-    for (size_t i = 0; i < e->phases.count; i++) {
-        f->holds[i] = may_hold(e, &e->phases.at[i]);
-    }
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(prepare_stage(f, e, i / e->nsubroutes, &e->subroutes[i % e->nsubroutes],
                                  &f->stages[i]));
@@ -325,7 +310,6 @@ void lierne_fused_sums_destroy(lierne_fused_sums *f) {
         lierne_mem_free(f->blocks);
         lierne_mem_free(f->bases);
         lierne_mem_free(f->held);
-        lierne_mem_free(f->holds);
         lierne_mem_free(f);
     }
 }
@@ -334,7 +318,8 @@ bool lierne_fused_sums_hold(const lierne_execution *e, const lierne_coalesced_me
                             size_t segment, const lierne_part *part) {
     lierne_fused_sums *f = e->fused;
     int64_t landing = f->landing_of[segment];
-    if (landing < 0 || !f->holds[e->cursor.phase] || e->cursor.in_place) {
+    size_t p = (size_t)(e->segments.at[segment].subroute - e->subroutes);
+    if (landing < 0 || !e->cursor.holds || lierne_early_sums_count(e, p) == 0) {
         return false;
     }
     lierne_landing *l = &f->landings.at[landing];

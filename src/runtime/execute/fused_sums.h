@@ -36,7 +36,6 @@ struct lierne_fused_sums {
     int64_t *landing_of;        /* of each segment, or -1 */
     lierne_block *blocks;       /* of a sum: the target's, then the sources' */
     const void **bases;         /* of each source that is exposed, else NULL */
-    bool *holds;                /* of each phase: it may hold messages back until its sums */
     const lierne_coalesced_message **held;
     size_t nheld;
 };

@@ -170,7 +170,7 @@ lierne_status lierne_execution_post_phase(lierne_execution *e) {
         }
     }
     if (!lierne_execution_launches(e)) {
-        lierne_execution_run_ops(e, false);
+        lierne_execution_run_copies(e);
     }
     return LIERNE_OK;
 }

@@ -73,8 +73,8 @@ void lierne_execution_run_sum(const lierne_execution *e, const lierne_subroute *
 }
 
 static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
-                    const lierne_ops *ops) {
-    for (size_t o = 0; o < ops->count; o++) {
+                    const lierne_ops *ops, size_t first, size_t end) {
+    for (size_t o = first; o < end; o++) {
         const lierne_op *op = &ops->at[o];
         bool accumulate = op->accumulate && subroute->accumulates;
         if (subroute->no_out && op->to.buffer == LIERNE_BUFFER_OUT) {
@@ -90,13 +90,23 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
     }
 }
 
-/* The copies or the sums of the current stage of every subroute. */
-void lierne_execution_run_ops(const lierne_execution *e, bool sums) {
+void lierne_execution_run_copies(const lierne_execution *e) {
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_subroute *subroute = &e->subroutes[p];
         if (e->cursor.phase < subroute->route->stages.count) {
-            const lierne_stage *s = &subroute->route->stages.at[e->cursor.phase];
-            run_ops(e, subroute, sums ? &s->sums : &s->copies);
+            const lierne_ops *ops = &subroute->route->stages.at[e->cursor.phase].copies;
+            run_ops(e, subroute, ops, 0, ops->count);
+        }
+    }
+}
+
+void lierne_execution_run_sums(const lierne_execution *e, bool early) {
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_subroute *subroute = &e->subroutes[p];
+        if (e->cursor.phase < subroute->route->stages.count) {
+            const lierne_ops *ops = &subroute->route->stages.at[e->cursor.phase].sums;
+            size_t n = lierne_early_sums_count(e, p);
+            run_ops(e, subroute, ops, early ? 0 : n, early ? n : ops->count);
         }
     }
 }

@@ -12,18 +12,22 @@
 
 #include <stdio.h>
 
-/* Whether only the end of the execution waits for a send. Where in and out are one buffer, receives
- * and sums write to the input. */
-static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m) {
-    bool later = m->lingers;
-    if (!e->cursor.in_place) {
-        return later;
+/* What waits for a send: only the end of the execution, unless sums write to what is sent. Where in
+ * and out are one buffer, those that are not early may, and where none is early, receives, too. */
+static lierne_wait find_wait(const lierne_execution *e, const lierne_coalesced_message *m) {
+    lierne_wait wait = m->lingers ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
+    for (size_t i = m->first; e->cursor.in_place && i < m->first + m->count; i++) {
+        const lierne_segment *segment = &e->segments.at[i];
+        const lierne_subroute *subroute = segment->subroute;
+        bool aliased = segment->message->buffer == LIERNE_BUFFER_IN &&
+                       subroute->in == subroute->base[LIERNE_BUFFER_OUT];
+        if (wait != LIERNE_WAIT_PHASE && aliased) {
+            size_t early = lierne_early_sums_count(e, (size_t)(subroute - e->subroutes));
+            bool late = early > 0 && !lierne_execution_launches(e);
+            wait = late ? LIERNE_WAIT_LATE : LIERNE_WAIT_PHASE;
+        }
     }
-    for (size_t i = m->first; later && i < m->first + m->count; i++) {
-        const lierne_subroute *subroute = e->segments.at[i].subroute;
-        later = subroute->in != subroute->base[LIERNE_BUFFER_OUT];
-    }
-    return later;
+    return wait;
 }
 
 int64_t lierne_execution_expect_phase(lierne_execution *e) {
@@ -31,17 +35,21 @@ int64_t lierne_execution_expect_phase(lierne_execution *e) {
     size_t n = phase->nrecvs + phase->nsends;
     int64_t bytes = 0;
     e->cursor.arriving = 0;
+    e->cursor.holds = true;
     for (size_t i = phase->first; i < phase->first + n; i++) {
         if (e->messages.at[i].skipped) {
             e->flight.waiting[i] = LIERNE_WAIT_NONE;
             continue;
         }
         bool receives = i < phase->first + phase->nrecvs;
-        bool later = !receives && lingers(e, &e->messages.at[i]);
+        lierne_wait wait = receives ? LIERNE_WAIT_PHASE : find_wait(e, &e->messages.at[i]);
+        bool early = wait == LIERNE_WAIT_PHASE;
         e->cursor.arriving += receives ? e->messages.at[i].bytes : 0;
-        e->flight.waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
-        e->flight.pending += !later;
-        e->flight.lingering += later;
+        e->cursor.holds &= receives || !early || !lierne_execution_exposes(e, &e->messages.at[i]);
+        e->flight.waiting[i] = (uint8_t)wait;
+        e->flight.pending += early;
+        e->flight.late += wait == LIERNE_WAIT_LATE;
+        e->flight.lingering += wait == LIERNE_WAIT_END;
         bytes += e->messages.at[i].bytes;
     }
     return bytes;
@@ -81,7 +89,7 @@ static inline lierne_status sum(const lierne_execution *e) {
         return lierne_execution_launch(e, LIERNE_RECORDED_SUM);
     }
     if (!e->fused) {
-        lierne_execution_run_ops(e, true);
+        lierne_execution_run_sums(e, true);
         return LIERNE_OK;
     }
     lierne_fused_sums_run(e);
@@ -92,6 +100,7 @@ static inline lierne_status sum(const lierne_execution *e) {
 
 static void next_phase(lierne_execution *e) {
     e->cursor.phase++;
+    e->cursor.summed = false;
     lierne_execution_enter_stage(e);
 }
 
@@ -121,7 +130,7 @@ static lierne_status end_phase(lierne_execution *e) {
     if (lierne_execution_launches(e)) {
         return launch_phase(e, false);
     }
-    LIERNE_TRY(sum(e));
+    lierne_execution_run_sums(e, false);
     next_phase(e);
     return LIERNE_OK;
 }
@@ -131,9 +140,21 @@ static lierne_status begin_phase(lierne_execution *e) {
     return lierne_execution_post_phase(e);
 }
 
+static lierne_status sum_early(lierne_execution *e) {
+    if (e->cursor.summed || lierne_execution_launches(e)) {
+        return LIERNE_OK;
+    }
+    e->cursor.summed = true;
+    return sum(e);
+}
+
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
     while (e->flight.pending == 0 && !e->flight.deferred && e->cursor.phase < e->phases.count) {
+        LIERNE_TRY(sum_early(e));
+        if (e->flight.late > 0) {
+            break;
+        }
         LIERNE_TRY(end_phase(e));
         if (e->cursor.phase < e->phases.count) {
             LIERNE_TRY(begin_phase(e));
@@ -159,6 +180,10 @@ static lierne_status complete_message(lierne_execution *e, size_t index) {
     e->flight.waiting[index] = LIERNE_WAIT_NONE;
     if (waited == LIERNE_WAIT_END) {
         e->flight.lingering--;
+        return LIERNE_OK;
+    }
+    if (waited == LIERNE_WAIT_LATE) {
+        e->flight.late--;
         return LIERNE_OK;
     }
     const lierne_phase *phase = &e->phases.at[e->cursor.phase];

@@ -242,6 +242,8 @@ static lierne_status reserve_execution(lierne_execution *e, lierne_spare *spare)
     }
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
+    LIERNE_TRY(lierne_alloc(&e->early, e->phases.count * e->nsubroutes, sizeof *e->early));
+    lierne_early_sums_find(e);
     if (e->varying) {
         lierne_varying_deal(e);
     } else {
@@ -318,6 +320,7 @@ static void drop_execution(lierne_activity *activity) {
     lierne_mem_free(e->frames);
     lierne_mem_free(e->flight.waiting);
     lierne_mem_free(e->contributions);
+    lierne_mem_free(e->early);
     lierne_fused_sums_destroy(e->fused);
     lierne_short_call_destroy(e);
     lierne_mem_free(e);
@@ -425,6 +428,7 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
     LIERNE_TRY(lierne_execution_drain(e));
     lierne_execution_forget_all_gathers(e);
     lierne_short_call_destroy(e); /* its blocks are those of before */
+    lierne_early_sums_find(e);
     e->record.bytes = 0;
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];

@@ -54,7 +54,8 @@ void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, con
     e->cursor.reduction = reduction;
     e->cursor.status = LIERNE_OK;
     e->cursor.phase = 0;
-    e->flight.pending = e->flight.lingering = 0;
+    e->cursor.summed = false;
+    e->flight.pending = e->flight.late = e->flight.lingering = 0;
     e->flight.deferred = e->stream.launched = e->activity.awaits_stream = false;
     e->flight.unposted = e->flight.ordered;
     for (int b = 0; b < e->context->ncarriers; b++) {

@@ -62,14 +62,16 @@ static void sum_rows(const lierne_execution *e, const lierne_subroute *subroute,
 
 static void run_stage(const lierne_execution *e, size_t p) {
     const lierne_fused_stage *s = &e->fused->stages[e->cursor.phase * e->nsubroutes + p];
-    for (size_t o = s->first_op; o < s->first_op + s->nops; o++) {
-        sum_rows(e, &e->subroutes[p], &e->fused->ops.at[o]);
+    const lierne_fused_op *ops = &e->fused->ops.at[s->first_op];
+    const lierne_op *end = s->nops > 0 ? ops[0].op + lierne_early_sums_count(e, p) : NULL;
+    for (size_t o = 0; o < s->nops && ops[o].op < end; o++) {
+        sum_rows(e, &e->subroutes[p], &ops[o]);
     }
 }
 
 void lierne_fused_sums_run(const lierne_execution *e) {
     if (e->fused->nheld == 0) {
-        lierne_execution_run_ops(e, true);
+        lierne_execution_run_sums(e, true);
         return;
     }
     for (size_t p = 0; p < e->nsubroutes; p++) {
