@@ -3,6 +3,7 @@
 The capsule of DLPack is read in place and never consumed: its producer frees it when the call has
 ended. numpy's own reader knows no bfloat16 and marks what it reads as read-only."""
 import ctypes
+import math
 import operator
 
 import numpy as np
@@ -124,9 +125,11 @@ def _read(array, writable, what, memory):
 
 def _same_type(given, wanted):
     """Opaque types, and bf16 without a type in numpy, only need the size."""
+    if given == wanted:
+        return True
     size = lambda name: lib.lierne_dtype_size(dtype_number(name))  # noqa: E731
     loose = given.startswith("bits") or wanted.startswith("bits")
-    return given == wanted or loose and size(given) == size(wanted)
+    return loose and size(given) == size(wanted)
 
 
 def stream_of(stream):
@@ -151,7 +154,6 @@ def borrow(array, dtype, shape, writable, what, memory="host"):
     if not flat:
         raise ValueError(f"{what} is not contiguous (row-major)")
     shape = tuple(shape)
-    if np.prod(own, dtype=np.int64) != np.prod(shape, dtype=np.int64) or (
-            len(own) == len(shape) and tuple(own) != shape):
+    if tuple(own) != shape and (len(own) == len(shape) or math.prod(own) != math.prod(shape)):
         raise ValueError(f"{what} has shape {tuple(own)}; the plan needs {shape} on this rank")
     return ffi.cast("void *", address or NOWHERE), keep

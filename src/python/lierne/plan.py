@@ -251,15 +251,15 @@ class Plan:
         return (*shape[:-1], *self.row_shape)
 
     def _buffers(self, direction, data, out):
-        shapes = self.shapes(direction)
-        source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input", self.context._memory)
+        shapes, dtype = self.shapes(direction), self.dtype
+        source, keep_in = borrow(data, dtype, shapes[0], False, "the input", self.context._memory)
         if out is None and (direction in self._shared or self.context._memory != "host" and 0 in shapes[1]):
             return None, ffi.NULL, source, (keep_in,)
         if out is None and self.context._memory != "host":
             raise TypeError(f"out is None; the caller allocates outputs in {self.context._memory} memory")
         if out is None:
-            out = np.zeros(shapes[1], numpy_dtype(self.dtype))
-        target, keep_out = borrow(out, self.dtype, shapes[1], True, "out", self.context._memory)
+            out = np.zeros(shapes[1], numpy_dtype(dtype))
+        target, keep_out = borrow(out, dtype, shapes[1], True, "out", self.context._memory)
         return out, target, source, (keep_in, keep_out)
 
     def _execute(self, function, direction, data, out, stream, *first):
