@@ -1,4 +1,5 @@
 """Samples of lierne.torch on 4 ranks of torchrun, over both ways to move data, and the drop-ins."""
+import gc
 import time
 
 import numpy as np
@@ -283,6 +284,37 @@ def bad_numbers_of_one_rank():
         samples.update([1], torch.tensor([2]))
         own = torch.full((2, 1), 5. + rank, dtype=torch.float64)
         same(samples.ret(samples.dispatch(own)), own, "the context lives")
+
+
+@test
+def memory_of_results_is_used_again():
+    """Once nothing refers to it, and without a collection; what is kept keeps its values."""
+    rank, rows = dist.get_rank(), 300
+    gc.collect()
+    gc.disable()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(256, torch.float32)], [(256, torch.float32)], max_items=2,
+                                       max_rows=4 * RANKS * rows)
+        x, kept, places = torch.full((2 * rows, 256), 1. + rank).requires_grad_(), [], set()
+        for step in range(6):
+            x.grad = None
+            samples.update([rows * (1 + 2 * (rank == step % RANKS))] * 2, [rows] * 2, mode="lpt")
+            moved = samples.dispatch(x)
+            back = samples.ret(moved)
+            same(back, x.detach())
+            (back.sum() * (1 + step)).backward()
+            same(x.grad, torch.full(x.shape, 1. + step))
+            if step < 2:
+                kept.append((back, x.grad))
+            else:
+                places |= {moved.data_ptr(), back.data_ptr(), x.grad.data_ptr()}
+            moved = back = None
+        assert context.routed or len(places) <= 6, f"{len(places)} places for 12 results"
+        for step, (back, gradient) in enumerate(kept):
+            same(back, torch.full(x.shape, 1. + rank))
+            same(gradient, torch.full(x.shape, 1. + step))
+        samples.close()
+    gc.enable()
 
 
 if __name__ == "__main__":

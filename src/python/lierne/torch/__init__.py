@@ -178,6 +178,7 @@ class Operation:
         self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
         self._retyped, self._row_shape = {}, _row_shape_of(plan) if context is not None else None
         self.fill: float = 0  # what the forward's output holds where the plan writes nothing
+        self.blocks: typing.Any = None  # of outputs of a plan that writes all of them, both ways, on the host
         self._begun = [0, 0]  # calls per direction, where this package counts them
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
@@ -243,9 +244,14 @@ class Operation:
             return _Started(self._owner, self._start_shared(source, shapes[1]), None)
         if self.routed:
             return self._start_routed(source, shapes[1], int(adjoint))
-        out = source.new_full(shapes[1], 0 if adjoint else self.fill)
+        out = self._new_output(source, shapes[1], adjoint)
         return _Started(self._owner, self._start_own(source, out, adjoint),
                         None if source.is_cuda else out)
+
+    def _new_output(self, source, shape, adjoint):
+        if source.is_cuda or self.blocks is None:
+            return source.new_full(shape, 0 if adjoint else self.fill)
+        return self.blocks.new_empty(shape, source.dtype)
 
     def _check_usable(self):
         """Raises where the context is closed, or dead."""
@@ -398,7 +404,8 @@ class _Started:
         self._owner, self._finish, self.target = owner, finish, target
 
     def __call__(self):
-        finish, self._finish = self._finish, None
+        # A graph keeps this, and a result its graph: a result kept here would live until the next collection.
+        finish, self._finish, self.target = self._finish, None, None
         if finish is None:
             raise RuntimeError("the execution has ended already, with an error")
         try:

@@ -17,6 +17,7 @@ import lierne
 from lierne._library import arguments
 from lierne._types import Integers, Mode, Place, Report
 from lierne.torch import Operation, before_update, checked
+from lierne.torch._memory import Blocks
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -45,6 +46,8 @@ class Samples:
         flat = [(math.prod(rows), *entry[1:]) for rows, entry in zip(self._rows, entries)]
         self._samples = lierne.Samples(context, flat[:len(dispatch)], flat[len(dispatch):], **capacities)
         self._operations = [Operation(plan) for plan in self._samples.plans]
+        for operation in self._operations:
+            operation.blocks = Blocks()  # every row has one place on either side
         self._ndispatch = len(dispatch)
 
     def update(self, costs: Integers, rows: typing.Optional[Integers] = None,
