@@ -324,35 +324,45 @@ static lierne_block boxed(int ndims, int64_t run, int64_t gap) {
 
 enum { BOX = 4 * 4 * 4 * 320 + 3 };
 
-/* to += a + b, b maybe `to` itself, against loops over f32. */
-static void add_boxes(int ndims, int64_t run, size_t n, bool itself) {
-    static float to[BOX], want[BOX], from[2][BOX];
+enum { ADDED = 4 };
+
+/* to = a sum of n boxes, of which those in `mask` are `to` itself, against loops over f32. */
+static void add_boxes(int ndims, int64_t run, size_t n, unsigned mask) {
+    static float to[BOX], want[BOX], from[ADDED][BOX];
     lierne_block t = boxed(ndims, run, 1), f = boxed(ndims, run, 0);
+    lierne_contribution s[ADDED];
     for (int i = 0; i < BOX; i++) {
-        to[i] = want[i] = (float)(i % 89);
-        from[0][i] = (float)(i % 83);
-        from[1][i] = (float)(i % 79);
+        to[i] = want[i] = (float)(i % 89) + 0.1f;
+        for (int k = 0; k < ADDED; k++) {
+            from[k][i] = (float)(i % (83 - k)) * 0.7f;
+        }
     }
-    const lierne_contribution s[3] = {{to, &t},
-                                      {from[0], &f},
-                                      {itself ? to : from[1], itself ? &t : &f}};
+    for (size_t k = 0; k < n; k++) {
+        bool itself = mask >> k & 1;
+        s[k] = (lierne_contribution){itself ? to : from[k], itself ? &t : &f};
+    }
     for (int64_t i = 0; i < lierne_block_elements(&t); i++) {
-        size_t at = element_of(&t, i), there = element_of(&f, i);
-        float last = itself ? to[at] : from[1][there];
-        want[at] = to[at] + from[0][there] + (n > 2 ? last : 0);
+        float sum = 0;
+        for (size_t k = 0; k < n; k++) {
+            float x = ((const float *)s[k].base)[element_of(s[k].block, i)];
+            sum = k == 0 ? x : sum + x;
+        }
+        want[element_of(&t, i)] = sum;
     }
     lierne_host_reduce(LIERNE_DTYPE_F32, LIERNE_REDUCTION_SUM, 0, to, &t, s, n);
-    cr_expect_eq(memcmp(to, want, sizeof to), 0, "%d loops, runs of %d, %d contributions", ndims,
-                 (int)run, (int)n);
+    cr_expect_eq(memcmp(to, want, sizeof to), 0, "%d loops, runs of %d, %d contributions, mask %x",
+                 ndims, (int)run, (int)n, mask);
 }
 
-Test(host_memory, boxes_are_added_in_place) {
-    static const int64_t runs[5] = {1, 2, 32, 33, 300};
+Test(host_memory, boxes_are_added_in_place_and_apart) {
+    static const int64_t runs[6] = {1, 2, 3, 64, 65, 300};
     for (int ndims = 1; ndims <= 4; ndims++) {
-        for (int r = 0; r < 5; r++) {
-            add_boxes(ndims, runs[r], 2, false);
-            add_boxes(ndims, runs[r], 3, false);
-            add_boxes(ndims, runs[r], 3, true);
+        for (int r = 0; r < 6; r++) {
+            for (size_t n = 2; n <= ADDED; n++) {
+                for (unsigned mask = 0; mask < 1u << n; mask++) {
+                    add_boxes(ndims, runs[r], n, mask);
+                }
+            }
         }
     }
 }

@@ -58,11 +58,14 @@ typedef struct lierne_rows {
     const int64_t *list; /* or NULL: 0, 1, ... */
     size_t step;         /* bytes from a row to the next */
 } lierne_rows;
-/* Copies n rows; adds n rows (to += from). lierne_rows_add does nothing and returns false for
- * dtypes that are not summed in their own type; a kernel adds rows of its own dtype. */
+/* Copies n rows; adds n rows (to += from); to = from[0] + from[1] + ... of rows without lists, of
+ * which some may be `to`, n at least 2. add and sum do nothing and return false for dtypes that are
+ * not summed in their own type; a kernel adds rows of its own dtype. */
 void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes);
 bool lierne_rows_add(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, int64_t n,
                      int64_t width);
+bool lierne_rows_sum(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, size_t n,
+                     int64_t rows, int64_t width);
 void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_rows *to,
                         const lierne_rows *from, int64_t n, int64_t width);
 

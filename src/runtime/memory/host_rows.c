@@ -130,27 +130,12 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static inline void add_plain_##name(const lierne_rows *to, const lierne_rows *from, int64_t n, \
-                                        int64_t width) {                                           \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            type *t = (type *)(void *)(to->base + (size_t)i * to->step);                           \
-            const type *f = (const type *)(const void *)(from->base + (size_t)i * from->step);     \
-            for (int64_t k = 0; k < width; k++) {                                                  \
-                t[k] = STORE((type)(t[k] + f[k]));                                                 \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
     static void add_##name(const lierne_rows *to, const lierne_rows *from, int64_t n,              \
                            int64_t width) {                                                        \
-        bool listed = to->list || from->list;                                                      \
         if (width == 1) {                                                                          \
             add_single_##name(to, from, n);                                                        \
-        } else if (!listed && width == 2) {                                                        \
-            add_plain_##name(to, from, n, 2);                                                      \
-        } else if (!listed) {                                                                      \
-            add_plain_##name(to, from, n, width);                                                  \
         }                                                                                          \
-        for (int64_t i = 0; listed && width > 1 && i < n; i++) {                                   \
+        for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
             type *t = (type *)(void *)row_at(to, i);                                               \
             const type *f = (const type *)(const void *)row_at(from, i);                           \
             prefetch(to, i, n, (size_t)width * sizeof(type));                                      \
@@ -172,6 +157,72 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
         const void *rows[2] = {row_at(to, i), row_at(from, i)};
         prefetch(to, i, n, (size_t)width * size);
         kernel(row_at(to, i), rows, 2, (size_t)width);
+    }
+}
+
+/* own: the first source is the target. Compilers vectorise additions to it, but not those of a
+ * source that may overlap it. */
+#define SUM(name, type, STORE)                                                                     \
+    static inline void sum_as_##name(const lierne_rows *to, const lierne_rows *from, size_t n,     \
+                                     int64_t rows, int64_t width, bool own) {                      \
+        for (int64_t i = 0; i < rows; i++) {                                                       \
+            type *t = (type *)(void *)(to->base + (size_t)i * to->step);                           \
+            const type *first =                                                                    \
+                own ? t : (const type *)(const void *)(from->base + (size_t)i * from->step);       \
+            for (int64_t k = 0; k < width; k++) {                                                  \
+                type sum = first[k];                                                               \
+                for (size_t s = 1; s < n; s++) {                                                   \
+                    const char *row = from[s].base + (size_t)i * from[s].step;                     \
+                    sum = (type)(sum + ((const type *)(const void *)row)[k]);                      \
+                }                                                                                  \
+                t[k] = STORE(sum);                                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static inline void sum_n_##name(const lierne_rows *to, const lierne_rows *from, size_t n,      \
+                                    int64_t rows, int64_t width, bool own) {                       \
+        if (width == 2) {                                                                          \
+            sum_as_##name(to, from, n, rows, 2, own);                                              \
+        } else {                                                                                   \
+            sum_as_##name(to, from, n, rows, width, own);                                          \
+        }                                                                                          \
+    }                                                                                              \
+    static void sum_##name(const lierne_rows *to, const lierne_rows *from, size_t n, int64_t rows, \
+                           int64_t width) {                                                        \
+        bool own = from->base == to->base && from->step == to->step;                               \
+        if (own && n == 2) {                                                                       \
+            sum_n_##name(to, from, 2, rows, width, true);                                          \
+        } else if (own && n == 3) {                                                                \
+            sum_n_##name(to, from, 3, rows, width, true);                                          \
+        } else if (n == 2) {                                                                       \
+            sum_n_##name(to, from, 2, rows, width, false);                                         \
+        } else {                                                                                   \
+            sum_as_##name(to, from, n, rows, width, false);                                        \
+        }                                                                                          \
+    }
+
+SUM(f64, double, lierne_f64_canonical)
+SUM(f32, float, lierne_f32_canonical)
+SUM(i64, uint64_t, )
+SUM(i32, uint32_t, )
+
+bool lierne_rows_sum(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, size_t n,
+                     int64_t rows, int64_t width) {
+    switch (dtype) {
+    case LIERNE_DTYPE_F64:
+        sum_f64(to, from, n, rows, width);
+        return true;
+    case LIERNE_DTYPE_F32:
+        sum_f32(to, from, n, rows, width);
+        return true;
+    case LIERNE_DTYPE_I64:
+        sum_i64(to, from, n, rows, width);
+        return true;
+    case LIERNE_DTYPE_I32:
+        sum_i32(to, from, n, rows, width);
+        return true;
+    default:
+        return false;
     }
 }
 

@@ -149,39 +149,48 @@ static const char *at(const lierne_contribution *s, const cursor *c, int64_t i, 
 
 /* Least elements of a row for which a kernel pays where loops in C add without converting. */
 #define KERNEL_WIDTH 256
-/* Most elements of a row that is read and written once per contribution. */
-#define SHORT 32
+/* Most elements of a row of several contributions for which a kernel does not pay: each row would
+ * be a call of its own. */
+#define SHORT 64
+#define MOST  16 /* contributions that are looked up together */
 
-/* Handles to += from[1] + ... with the row loops; false if the operation is another one. Types that
- * are added in their own type take one contribution after the other, with the same bits. */
+/* Whether a sum is one of rows: to += from[1], or with short rows and without lists any. */
+static bool has_rows(const void *to, const lierne_block *to_block, const lierne_contribution *from,
+                     size_t n, bool converts, bool *listed) {
+    bool in_place = n == 2 && from[0].base == to && from[0].block == to_block;
+    bool contiguous = n >= 2 && n <= MOST && run_stride(to_block) == 1;
+    *listed = to_block->rows != NULL;
+    for (size_t k = 0; k < n; k++) {
+        contiguous = contiguous && run_stride(from[k].block) == 1;
+        *listed = *listed || from[k].block->rows;
+    }
+    return contiguous && (in_place || (run_count(to_block) <= SHORT && !*listed && !converts));
+}
+
+/* Handles rows; false if the operation is another one. */
 static bool add_rows(bool simd, lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_contribution *from, size_t n) {
     size_t size = lierne_dtype_size(dtype);
     int64_t rows = to_block->ndims > 1 ? to_block->count[to_block->ndims - 2] : 1;
     int64_t width = run_count(to_block);
-    bool pays = simd && (width >= KERNEL_WIDTH || size == 2);
+    bool pays = simd && (width >= KERNEL_WIDTH || size == 2), listed;
     lierne_sum_kernel *kernel = pays ? lierne_simd_sum(dtype) : NULL;
-    bool fits = n >= 2 && from[0].base == to && from[0].block == to_block;
-    fits = fits && (n == 2 || (width <= SHORT && !kernel));
-    for (size_t k = 0; k < n && fits; k++) {
-        fits = run_stride(from[k].block) == 1 && (n == 2 || k == 0 || from[k].base != to);
-    }
+    bool fits = has_rows(to, to_block, from, n, kernel != NULL, &listed);
     cursor c = {0};
-    do {
-        lierne_rows t = runs_at(to, to_block, &c, size);
-        for (size_t k = 1; k < n && fits; k++) {
-            lierne_rows f = runs_at(from[k].base, from[k].block, &c, size);
-            if (kernel) {
-                lierne_rows_add_by(kernel, size, &t, &f, rows, width);
-            } else {
-                fits = lierne_rows_add(dtype, &t, &f, rows, width);
-            }
+    for (bool more = true; fits && more; more = next(to_block, &c, to_block->ndims - 3)) {
+        lierne_rows t = runs_at(to, to_block, &c, size), f[MOST];
+        for (size_t k = 0; k < n; k++) {
+            f[k] = runs_at(from[k].base, from[k].block, &c, size);
         }
-    } while (fits && next(to_block, &c, to_block->ndims - 3));
+        if (kernel) {
+            lierne_rows_add_by(kernel, size, &t, &f[1], rows, width);
+        } else {
+            fits = listed ? lierne_rows_add(dtype, &t, &f[1], rows, width)
+                          : lierne_rows_sum(dtype, &t, f, n, rows, width);
+        }
+    }
     return fits;
 }
-
-#define MOST 16 /* contributions that a kernel gets */
 
 /* One run, in pieces that are stored past the cache. */
 static void sum_past_cache(lierne_sum_kernel *kernel, size_t size, char *to,
