@@ -122,18 +122,22 @@ static lierne_status sum_terms(const terms *t, pair *u) {
     return LIERNE_OK;
 }
 
-static lierne_status take_own(terms *t, pair *u, int rank) {
-    int64_t offset = 0;
-    LIERNE_TRY(u->several ? sum_terms(t, u) : LIERNE_OK);
+/* A term of one position is added from where it is; of several, they are summed first. */
+static lierne_status take_own(terms *t, const pair *u, int rank) {
     for (size_t b = 0; b < u->x.boxes.count; b++) {
         const lierne_overlap *o = &u->x.boxes.at[b];
         const lierne_need *need = need_of(u, o);
-        lierne_patch patch = u->several ? packed_at(t, o, u->summed + offset)
-                                        : lierne_need_patch(&u->needs, need, only_term(u, need),
-                                                            t->from->naxes, o->start, o->size);
+        bool several = count_terms(u, need) > 1;
+        int64_t offset = 0, elements = lierne_overlap_elements(t->from->naxes, o);
+        if (several) {
+            LIERNE_TRY(lierne_route_scratch(t->p->route, elements, &offset));
+            LIERNE_TRY(sum_box(t, u, o, offset));
+        }
+        const lierne_patch patch = several ? packed_at(t, o, offset)
+                                           : lierne_need_patch(&u->needs, need, only_term(u, need),
+                                                               t->from->naxes, o->start, o->size);
         LIERNE_TRY(add_contribution(t, o, rank, false,
-                                    u->several ? LIERNE_BUFFER_SCRATCH : LIERNE_BUFFER_IN, &patch));
-        offset += lierne_overlap_elements(t->from->naxes, o);
+                                    several ? LIERNE_BUFFER_SCRATCH : LIERNE_BUFFER_IN, &patch));
     }
     return LIERNE_OK;
 }
