@@ -112,12 +112,14 @@ typedef struct lierne_patch {
     int64_t offset;
     int64_t size[LIERNE_MAX_AXES];
     int64_t stride[LIERNE_MAX_AXES];
-    bool core; /* of an element: it is its own place, not in a margin */
+    bool core;   /* of an element: it is its own place, not in a margin */
+    int margins; /* how many it lies in at once */
 } lierne_patch;
 typedef LIERNE_VEC(lierne_patch) lierne_patches;
 
 /* A box of elements that a cell's buffer shows, at `count` places from patch `first` on, in
- * ascending order; `primary` is the core if there is one, else the first. */
+ * ascending order; `primary` is the core if there is one, else the first in the fewest margins:
+ * there what is beside it is in the buffer, too. */
 typedef struct lierne_need {
     int64_t start[LIERNE_MAX_AXES];
     size_t first;

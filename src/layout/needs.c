@@ -172,6 +172,7 @@ static bool place_patch(const buffer *b, const lierne_axis_place *at, lierne_pat
         patch->offset += at[a].local * b->stride[a];
     }
     patch->core = outside == 0 && layout->halos->cores;
+    patch->margins = outside;
     if (!is_shown(layout, outside) || !lierne_stores_margins(layout)) {
         return is_shown(layout, outside);
     }
@@ -237,7 +238,8 @@ static lierne_status push_places(builder *u, const lierne_box *base, const size_
         }
     } while (next(layout->naxes, place, counts));
     for (size_t i = 0; i < need->count; i++) {
-        need->primary = patches->at[need->first + i].core ? i : need->primary;
+        const lierne_patch *of = &patches->at[need->first];
+        need->primary = of[i].margins < of[need->primary].margins ? i : need->primary;
     }
     return LIERNE_OK;
 }

@@ -1,5 +1,6 @@
 /* The overlap of a cell of the source and one of the destination: its elements, who needs them, who
  * puts them together, and who sends to whom where nothing is divided among senders. */
+#include "plan/redistribute/merge.h"
 #include "plan/redistribute/planner.h"
 #include "plan/redistribute/tokens.h"
 
@@ -114,6 +115,26 @@ void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overla
     }
 }
 
+/* The boxes that are moved: those that are shown, as they lie at their primary places. */
+static lierne_status merge_shown(const lierne_planner *p, lierne_cell_overlap *x) {
+    lierne_moves moves = {0};
+    lierne_status status = LIERNE_OK;
+    for (size_t b = 0; b < x->shown.count && status == LIERNE_OK; b++) {
+        const lierne_overlap *o = &x->shown.at[b];
+        const lierne_need *need = &x->needs.at.at[o->index_b];
+        const lierne_patch to =
+            lierne_need_patch(&x->needs, need, need->primary, p->to->naxes, o->start, o->size);
+        const lierne_move move = {.box = *o, .to = to, .from = to};
+        status = LIERNE_VEC_PUSH(&moves, move);
+    }
+    lierne_moves_merge(&moves, p->to->naxes);
+    for (size_t i = 0; i < moves.count && status == LIERNE_OK; i++) {
+        status = LIERNE_VEC_PUSH(&x->boxes, moves.at[i].box);
+    }
+    lierne_mem_free(moves.at);
+    return status;
+}
+
 static lierne_status intersect(const lierne_planner *p, lierne_cell_overlap *x) {
     lierne_boxes from = {0}, to = {0};
     bool halo = lierne_has_margins(p->to);
@@ -128,8 +149,9 @@ static lierne_status intersect(const lierne_planner *p, lierne_cell_overlap *x) 
     }
     if (status == LIERNE_OK) {
         status = lierne_boxes_intersect(lierne_planner_axes(p), &from, halo ? &x->needs.boxes : &to,
-                                        &x->boxes);
+                                        halo ? &x->shown : &x->boxes);
     }
+    status = status == LIERNE_OK && halo ? merge_shown(p, x) : status;
     lierne_mem_free(from.at);
     lierne_mem_free(to.at);
     return status;
@@ -161,6 +183,7 @@ int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_ove
 
 void lierne_cell_overlap_clear(lierne_cell_overlap *x) {
     lierne_mem_free(x->boxes.at);
+    lierne_mem_free(x->shown.at);
     lierne_needs_destroy(&x->needs);
     lierne_mem_free(x->receivers.at);
     lierne_mem_free(x->reducers.at);

@@ -4,6 +4,7 @@
  * contiguous at one end need not be packed there, and packing costs more than a message. Sender and
  * receiver cut alike, because each knows the other's buffer. */
 #include "plan/redistribute/chunk.h"
+#include "plan/redistribute/merge.h"
 #include "plan/redistribute/planner.h"
 
 /* Bytes of a piece that is worth a message of its own, and that the cache keeps until unpacked. */
@@ -14,37 +15,56 @@ lierne_place lierne_place_patch(const lierne_layout *layout, const lierne_patch 
     return lierne_place_at(buffer, lierne_plan_block_of(layout, patch));
 }
 
-lierne_place lierne_place_image(const lierne_planner *p, const lierne_overlap *o, size_t i,
-                                lierne_buffer buffer) {
+/* Place i of a box of two cells in the buffer of a layout with a halo. */
+static lierne_patch image_of(const lierne_planner *p, const lierne_overlap *o, size_t i) {
+    return lierne_need_patch(p->needs, &p->needs->at.at[o->index_b], i, p->to->naxes, o->start,
+                             o->size);
+}
+
+static lierne_status list_images(const lierne_planner *p, const lierne_overlap *o, bool own,
+                                 lierne_moves *moves) {
     const lierne_need *need = &p->needs->at.at[o->index_b];
-    const lierne_patch patch =
-        lierne_need_patch(p->needs, need, i, p->to->naxes, o->start, o->size);
-    return lierne_place_patch(p->to, &patch, buffer);
+    for (size_t i = 0; i < need->count; i++) {
+        lierne_move move = {.box = *o, .to = image_of(p, o, i)};
+        move.from = own ? move.to : image_of(p, o, need->primary);
+        LIERNE_TRY(i != need->primary ? LIERNE_VEC_PUSH(moves, move) : LIERNE_OK);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status put_images(const lierne_planner *p, const lierne_moves *moves, lierne_ops *ops,
+                                lierne_buffer from) {
+    for (size_t i = 0; i < moves->count; i++) {
+        const lierne_move *m = &moves->at[i];
+        const lierne_place at = lierne_place_box(p, &m->box, from),
+                           to = lierne_place_patch(p->to, &m->to, LIERNE_BUFFER_OUT);
+        LIERNE_TRY(lierne_ops_put(ops, to, false, &at, 1));
+    }
+    return LIERNE_OK;
 }
 
 lierne_status lierne_add_images(const lierne_planner *p, const lierne_overlaps *boxes,
                                 lierne_stage *stage, bool own) {
-    for (size_t b = 0; p->needs && b < boxes->count; b++) {
-        const lierne_overlap *o = &boxes->at[b];
-        const lierne_need *need = &p->needs->at.at[o->index_b];
-        const lierne_place from =
-            lierne_place_box(p, o, own ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
-        for (size_t i = 0; i < need->count; i++) {
-            const lierne_place to = lierne_place_image(p, o, i, LIERNE_BUFFER_OUT);
-            if (i != need->primary) {
-                LIERNE_TRY(
-                    lierne_ops_put(own ? &stage->copies : &stage->sums, to, false, &from, 1));
-            }
-        }
+    lierne_moves moves = {0};
+    lierne_status status = LIERNE_OK;
+    for (size_t b = 0; p->needs && b < boxes->count && status == LIERNE_OK; b++) {
+        status = list_images(p, &boxes->at[b], own, &moves);
     }
-    return LIERNE_OK;
+    lierne_moves_merge(&moves, p->to->naxes);
+    if (status == LIERNE_OK) {
+        status = put_images(p, &moves, own ? &stage->copies : &stage->sums,
+                            own ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
+    }
+    lierne_mem_free(moves.at);
+    return status;
 }
 
 lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
                               lierne_buffer buffer) {
     bool in = buffer == LIERNE_BUFFER_IN;
     if (p->needs && !in) {
-        return lierne_place_image(p, o, p->needs->at.at[o->index_b].primary, buffer);
+        const lierne_patch patch = image_of(p, o, p->needs->at.at[o->index_b].primary);
+        return lierne_place_patch(p->to, &patch, buffer);
     }
     if (p->frame) {
         return lierne_place_at(buffer,

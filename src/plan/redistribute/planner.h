@@ -44,7 +44,8 @@ typedef struct lierne_cell_overlap {
     lierne_cell from;
     lierne_cell to;
     lierne_overlaps boxes;
-    lierne_needs needs; /* where the destination has a halo */
+    lierne_overlaps shown; /* of a destination with a halo: boxes cut by how often they are shown */
+    lierne_needs needs;    /* where the destination has a halo */
     int64_t elements;
     lierne_ranks receivers; /* ascending */
     lierne_ranks reducers;  /* ascending; receivers or some of them */
@@ -94,10 +95,8 @@ lierne_status lierne_add_padding(lierne_planner *p, const lierne_cell *own);
 /* Where a box of two cells lies in the rank's in or out; of several places in out: the primary. */
 lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
                               lierne_buffer buffer);
-/* A patch of a buffer; place i of a box of two cells in the buffer of a layout with a halo. */
+/* A patch of a buffer. */
 lierne_place lierne_place_patch(const lierne_layout *layout, const lierne_patch *patch,
-                                lierne_buffer buffer);
-lierne_place lierne_place_image(const lierne_planner *p, const lierne_overlap *o, size_t i,
                                 lierne_buffer buffer);
 /* The other places of what a rank puts together: of what it holds itself, copies of the input;
  * otherwise copies of the primary place, after the sums of a stage. */

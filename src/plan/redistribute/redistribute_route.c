@@ -90,7 +90,7 @@ static lierne_status take_single(const lierne_planner *p, lierne_cell_overlap *x
                      from = lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_IN);
         LIERNE_TRY(lierne_ops_put(&stage->copies, to, false, &from, 1));
     }
-    return lierne_add_images(p, &x->part, stage, true);
+    return lierne_add_images(p, &x->shown, stage, true);
 }
 
 /* The operations of the part at work, a source each for one more contribution. */
@@ -167,7 +167,7 @@ static lierne_status add_images(const lierne_planner *p, const lierne_cell_overl
     if (!receives || own) {
         return LIERNE_OK;
     }
-    return lierne_add_images(p, &x->boxes, stage_of(p, x->divided), false);
+    return lierne_add_images(p, &x->shown, stage_of(p, x->divided), false);
 }
 
 /* Second stage: reducers send their parts to the other receivers. */
