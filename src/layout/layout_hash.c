@@ -33,16 +33,18 @@ static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int di
     return hash;
 }
 
+/* Lists that say nothing are left out: they would be most of what is read. */
 static uint64_t add_packing(uint64_t hash, const lierne_packed *p) {
-    const int64_t numbers[] = {p->axis, p->n, (int64_t)p->store, (int64_t)p->padding,
-                               (int64_t)p->row_order};
+    const int64_t numbers[] = {
+        p->axis,  p->n,        (int64_t)p->store, (int64_t)p->padding, (int64_t)p->row_order,
+        p->leads, p->ascending};
     size_t n = (size_t)p->n;
     hash = lierne_hash(hash, numbers, sizeof numbers);
     hash = lierne_hash(hash, p->cu, (n + 1) * sizeof *p->cu);
     hash = lierne_hash(hash, p->padded, n * sizeof *p->padded);
-    hash = lierne_hash(hash, p->lead, n * sizeof *p->lead);
-    hash = lierne_hash(hash, p->order, n * sizeof *p->order);
-    return lierne_hash(hash, p->owner, n * sizeof *p->owner);
+    hash = p->leads ? lierne_hash(hash, p->lead, n * sizeof *p->lead) : hash;
+    hash = p->ascending ? hash : lierne_hash(hash, p->order, n * sizeof *p->order);
+    return p->owner_dim < 0 ? hash : lierne_hash(hash, p->owner, n * sizeof *p->owner);
 }
 
 static uint64_t add_halos(uint64_t hash, const lierne_halos *halos) {

@@ -112,18 +112,30 @@ static int64_t share_size(const lierne_packed *p, int64_t length, int c) {
     return lierne_packed_share(p, length, c + 1) - lierne_packed_share(p, length, c);
 }
 
-/* The first rows of each segment. Sequence-major, that is its number among its owner's. */
+/* Rows of a coordinate of the cut in a segment; sequence-major, these are numbered among the
+ * segments of the owner. */
+static inline int64_t count_rows(const lierne_packed *p, int64_t segment, int c) {
+    int64_t length = p->padded[segment];
+    return p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR ? 1
+           : p->ncuts == 1                                 ? length
+           : p->zigzag                                     ? lierne_quotient(length, p->ncuts)
+                                                           : share_size(p, length, c);
+}
+
+/* The first rows of each segment. */
 static void fill_rows(lierne_locator *l) {
     const lierne_packed *p = l->packed;
-    memset(l->counts, 0, (size_t)p->nowners * l->width * sizeof *l->counts);
-    for (int64_t k = 0; k < p->n; k++) {
-        size_t i = (size_t)p->order[k];
-        int64_t *counts = l->counts + (size_t)p->owner[i] * l->width;
-        for (size_t c = 0; c < l->width; c++) {
-            l->rows[i * l->width + c] = counts[c];
-            counts[c] += p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR ? 1
-                         : l->width > 1 ? share_size(p, p->padded[i], (int)c)
-                                        : lierne_quotient(p->padded[i], p->ncuts);
+    const int64_t n = p->n, *order = p->order;
+    int64_t *rows = l->rows, *counts = l->counts;
+    const size_t width = l->width;
+    memset(counts, 0, (size_t)p->nowners * width * sizeof *counts);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = order[k], *count = counts + (size_t)p->owner[i] * width;
+        rows[(size_t)i * width] = *count;
+        *count += count_rows(p, i, 0);
+        for (size_t c = 1; c < width; c++) {
+            rows[(size_t)i * width + c] = count[c];
+            count[c] += count_rows(p, i, (int)c);
         }
     }
 }

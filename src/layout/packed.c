@@ -88,42 +88,45 @@ static lierne_status visit_run(walker *w, const place *at, run r) {
     return LIERNE_OK;
 }
 
-/* The cell's chunks of a padded segment, ascending; returns their number. */
-static inline int find_chunks(const walker *w, int64_t segment, lierne_span chunks[2]) {
+/* The cell's chunks of a padded segment: n of one size, at start and start + step. */
+typedef struct chunks {
+    int n;
+    int64_t start;
+    int64_t size;
+    int64_t step;
+} chunks;
+
+static inline chunks find_chunks(const walker *w, int64_t segment) {
     const lierne_packed *p = w->p;
     int64_t length = p->padded[segment], n = p->ncuts;
-    if (p->zigzag && n > 1) {
+    if (n == 1) {
+        return (chunks){.n = 1, .size = length};
+    }
+    if (p->zigzag) {
         int64_t size = lierne_quotient(length, 2 * n);
-        chunks[0] = (lierne_span){.start = w->cut * size, .size = size};
-        chunks[1] = (lierne_span){.start = (2 * n - 1 - w->cut) * size, .size = size};
-        return 2;
+        return (chunks){2, w->cut * size, size, (2 * n - 1 - 2 * w->cut) * size};
     }
-    chunks[0] = (lierne_span){.size = length};
-    if (n > 1) {
-        chunks[0].start = lierne_packed_share(p, length, w->cut);
-        chunks[0].size = lierne_packed_share(p, length, w->cut + 1) - chunks[0].start;
-    }
-    return 1;
+    int64_t start = lierne_packed_share(p, length, w->cut);
+    return (
+        chunks){.n = 1, .start = start, .size = lierne_packed_share(p, length, w->cut + 1) - start};
 }
 
 static lierne_status walk_segment(walker *w, place *at) {
     const lierne_packed *p = w->p;
-    lierne_span chunks[2];
-    int n = find_chunks(w, at->segment, chunks);
-    int64_t own = chunks[0].size + (n > 1 ? chunks[1].size : 0), before = 0;
-    bool strided = p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR && own > 0;
+    const chunks own = find_chunks(w, at->segment);
+    int64_t rows = own.n * own.size;
+    bool strided = p->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR && rows > 0;
     /* All segments of the owner are as long, so rows of one offset follow one another. */
-    int64_t step = strided ? p->rows[w->owner * (p->ncuts + 1) + w->cut] / own : 1;
-    for (int i = 0; i < n; i++) {
+    int64_t step = strided ? p->rows[w->owner * (p->ncuts + 1) + w->cut] / rows : 1;
+    for (int64_t i = 0, before = 0; i < own.n; i++, before += own.size) {
         const run r = {.segment = at->segment,
-                       .offset = chunks[i].start,
-                       .size = chunks[i].size,
+                       .offset = own.start + i * own.step,
+                       .size = own.size,
                        .row = strided ? at->index + before * step : at->rows + before,
                        .step = step};
         LIERNE_TRY(visit_run(w, at, r));
-        before += chunks[i].size;
     }
-    at->rows += own;
+    at->rows += rows;
     return LIERNE_OK;
 }
 
@@ -161,99 +164,128 @@ static lierne_status walk(walker *w) {
     return LIERNE_OK;
 }
 
-/* Appends rows to a list of tokens or, with start 0, of padding. apart: not to the span before. */
-static inline lierne_status push_span(lierne_span_list *list, lierne_span span, bool tokens,
-                                      bool apart) {
-    lierne_span *last = list->count ? &list->at[list->count - 1] : NULL;
-    if (!apart && last && last->local + last->size == span.local &&
-        (!tokens || last->start + last->size == span.start)) {
-        last->size += span.size;
+/* Appends rows to a list of tokens or, with start 0, of padding. apart: not to the span before.
+ * Fields are written where they stay: copying a span that was just put together waits for them. */
+static inline lierne_status push_span(lierne_span_list *list, int64_t start, int64_t size,
+                                      int64_t local, bool tokens, bool apart) {
+    size_t n = list->count;
+    lierne_span *last = n > 0 && !apart ? &list->at[n - 1] : NULL;
+    if (last && last->local + last->size == local &&
+        (!tokens || last->start + last->size == start)) {
+        last->size += size;
         return LIERNE_OK;
     }
-    return LIERNE_VEC_PUSH(list, span);
+    if (n == list->capacity) {
+        LIERNE_TRY(lierne_vec_grow(&list->at, n, &list->capacity, sizeof *list->at));
+    }
+    list->at[n].start = start;
+    list->at[n].size = size;
+    list->at[n].local = local;
+    list->count = n + 1;
+    return LIERNE_OK;
 }
 
 /* Appends n rows of the buffer; tokens from start on, which grows with them, or padding. */
 static lierne_status push_rows(lierne_span_list *list, int64_t start, int64_t n, int64_t row,
                                int64_t step, bool tokens, bool apart) {
     for (int64_t k = 0; k < n; k += step == 1 ? n : 1) {
-        const lierne_span span = {.start = tokens ? start + k : 0,
-                                  .size = step == 1 ? n : 1,
-                                  .local = row + k * step};
-        LIERNE_TRY(push_span(list, span, tokens, apart));
+        LIERNE_TRY(push_span(list, tokens ? start + k : 0, step == 1 ? n : 1, row + k * step,
+                             tokens, apart));
     }
     return LIERNE_OK;
 }
 
+/* Where a segment has tokens. */
+typedef struct tokens {
+    int64_t first; /* padded offset */
+    int64_t end;
+    int64_t start; /* of the axis, where offset 0 would be */
+} tokens;
+
+static inline tokens tokens_of(const lierne_packed *p, int64_t segment) {
+    int64_t start = p->cu[segment], first = p->lead[segment];
+    return (tokens){first, first + p->cu[segment + 1] - start, start - first};
+}
+
 /* The offsets of a run that have tokens: *from to *to, of the padded segment. */
-static inline void find_tokens(const lierne_packed *p, const run *r, int64_t *from, int64_t *to) {
-    int64_t first = p->lead[r->segment];
-    int64_t end = first + p->cu[r->segment + 1] - p->cu[r->segment];
-    *from = r->offset > first ? r->offset : first;
-    *to = r->offset + r->size < end ? r->offset + r->size : end;
-    if (*from >= *to) { /* all padding lies before */
-        *from = *to = r->offset + r->size;
+static inline void find_tokens(tokens t, int64_t offset, int64_t size, int64_t *from, int64_t *to) {
+    int64_t end = offset + size, first = offset > t.first ? offset : t.first;
+    int64_t last = end < t.end ? end : t.end;
+    *from = first < end ? first : end;
+    *to = last > *from ? last : *from;
+}
+
+/* n rows of padding, from padded offset `from` of a run on. */
+static inline lierne_status push_part(lierne_span_list *list, const run *r, int64_t from,
+                                      int64_t n) {
+    int64_t row = r->row + (from - r->offset) * r->step;
+    if (n > 0 && r->step == 1) {
+        return push_span(list, 0, n, row, false, false);
     }
+    return push_rows(list, 0, n, row, r->step, false, false);
 }
 
 /* The padding of a run whose tokens are *from to *to. */
 static lierne_status push_padding(lierne_span_list *list, const run *r, int64_t from, int64_t to) {
-    LIERNE_TRY(push_rows(list, 0, from - r->offset, r->row, r->step, false, false));
-    return push_rows(list, 0, r->offset + r->size - to, r->row + (to - r->offset) * r->step,
-                     r->step, false, false);
+    LIERNE_TRY(push_part(list, r, r->offset, from - r->offset));
+    return push_part(list, r, to, r->offset + r->size - to);
 }
 
 static lierne_status visit_tokens(walker *w, const run *r) {
     const lierne_packed *p = w->p;
     int64_t from, to;
-    find_tokens(p, r, &from, &to);
-    int64_t token = from - p->lead[r->segment]; /* of the segment */
+    const tokens t = tokens_of(p, r->segment);
+    find_tokens(t, r->offset, r->size, &from, &to);
+    int64_t token = from - t.first; /* of the segment */
     int64_t row = r->row + (from - r->offset) * r->step;
     if (p->store == LIERNE_PACKING_STORE_UNPADDED) {
         row = w->full ? w->tokens + token : w->tokens;
         w->tokens += w->full ? 0 : to - from;
     }
     LIERNE_TRY(w->padding ? push_padding(w->padding, r, from, to) : LIERNE_OK);
-    return push_rows(w->list, p->cu[r->segment] + token, to - from, row, r->step, true, w->apart);
+    return push_rows(w->list, t.start + from, to - from, row, r->step, true, w->apart);
 }
 
-static lierne_status push_chunk(walker *w, const run *r) {
-    int64_t from, to, end = r->offset + r->size, row = r->row - r->offset;
-    find_tokens(w->p, r, &from, &to);
-    if (w->padding && from > r->offset) {
-        LIERNE_TRY(push_span(w->padding, (lierne_span){.size = from - r->offset, .local = r->row},
-                             false, false));
-    }
-    if (from < to) {
-        int64_t start = w->p->cu[r->segment] + from - w->p->lead[r->segment];
-        LIERNE_TRY(push_span(w->list, (lierne_span){start, to - from, row + from}, true, w->apart));
-    }
-    return w->padding && to < end
-               ? push_span(w->padding, (lierne_span){.size = end - to, .local = row + to}, false,
-                           false)
-               : LIERNE_OK;
-}
-
-/* walk and visit_tokens where a walker has whole chunks, as most have. */
-static lierne_status walk_whole(walker *w) {
+/* walk and visit_tokens where a walker has whole chunks, as most have, and their runs are apart. */
+static lierne_status walk_whole(const walker *w) {
     const lierne_packed *p = w->p;
-    int64_t row = 0;
-    for (int64_t k = 0; k < p->n; k++) {
-        lierne_span chunks[2];
-        int64_t i = p->order[k];
-        int n = p->owner[i] == w->owner ? find_chunks(w, i, chunks) : 0;
-        for (int c = 0; c < n; c++) {
-            const run r = {i, chunks[c].start, chunks[c].size, row, 1};
-            LIERNE_TRY(push_chunk(w, &r));
-            row += r.size;
+    const bool padding = w->padding;
+    const int64_t *order = p->order, *last = order + p->n;
+    lierne_span_list *list = w->list;
+    lierne_span *next = list->at, *limit = list->at + list->capacity;
+    int64_t row = 0, from, to;
+    for (; order < last; order++) {
+        const int64_t i = *order;
+        if (p->nowners > 1 && p->owner[i] != w->owner) {
+            continue;
+        }
+        while (limit - next < 2) { /* chunks */
+            size_t count = (size_t)(next - list->at);
+            LIERNE_TRY(lierne_vec_grow(&list->at, count, &list->capacity, sizeof *list->at));
+            next = list->at + count;
+            limit = list->at + list->capacity;
+        }
+        const tokens t = tokens_of(p, i);
+        const chunks own = find_chunks(w, i);
+        int64_t offset = own.start;
+        for (int c = own.n; c > 0; c--, offset += own.step, row += own.size) {
+            find_tokens(t, offset, own.size, &from, &to);
+            next->start = t.start + from;
+            next->size = to - from;
+            next->local = row + from - offset;
+            next += from < to;
+            if (padding && to - from < own.size) {
+                LIERNE_TRY(push_padding(w->padding, &(run){i, offset, own.size, row, 1}, from, to));
+            }
         }
     }
+    list->count = (size_t)(next - list->at);
     return LIERNE_OK;
 }
 
 static lierne_status visit_padding(walker *w, const run *r) {
     int64_t from, to;
-    find_tokens(w->p, r, &from, &to);
+    find_tokens(tokens_of(w->p, r->segment), r->offset, r->size, &from, &to);
     return push_padding(w->list, r, from, to);
 }
 
@@ -290,7 +322,7 @@ lierne_status lierne_packed_spans(lierne_span_list *list, lierne_span_list *padd
     w.list = list;
     w.padding = w.p->store == LIERNE_PACKING_STORE_PADDED ? padding : NULL;
     w.apart = padding;
-    LIERNE_TRY(w.whole ? walk_whole(&w) : walk(&w));
+    LIERNE_TRY(w.whole && w.apart ? walk_whole(&w) : walk(&w));
     if (!w.p->ascending) {
         sort_spans(list->at, list->count);
     }
@@ -313,7 +345,7 @@ lierne_status lierne_packed_padding(lierne_span_list *list, const lierne_layout 
 /* Counts the tokens of a run. */
 static lierne_status count_tokens(walker *w, const run *r) {
     int64_t from, to;
-    find_tokens(w->p, r, &from, &to);
+    find_tokens(tokens_of(w->p, r->segment), r->offset, r->size, &from, &to);
     w->tokens += w->full ? 0 : to - from;
     return LIERNE_OK;
 }

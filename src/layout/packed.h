@@ -14,9 +14,12 @@ typedef struct lierne_packed {
     int64_t *padded; /* length of each padded segment */
     int64_t *lead;
     int64_t *order;
-    int64_t *spare; /* for checks */
-    int32_t *owner; /* 0 without SHARD_SEGMENTS */
-    bool ascending; /* order is */
+    int64_t *spare;   /* for checks */
+    int32_t *owner;   /* 0 without SHARD_SEGMENTS */
+    bool ascending;   /* order is */
+    bool leads;       /* some lead is above 0; else all of the array is 0 */
+    int64_t numbered; /* order[k] is k below this one, from the last time that it was NULL */
+    int64_t total;    /* padded length of all segments */
     lierne_packing_store store;
     lierne_padding padding;
     lierne_row_order row_order;

@@ -71,8 +71,9 @@ static lierne_status check_padded(const int64_t *padded, int64_t n) {
 }
 
 static lierne_status take_lead(lierne_packed *p, const int64_t *lead) {
-    for (int64_t i = 0; i < p->n; i++) {
-        p->lead[i] = lead ? lead[i] : 0;
+    for (int64_t i = 0; lead && i < p->n; i++) {
+        p->lead[i] = lead[i];
+        p->leads = p->leads || p->lead[i] != 0;
         if (p->lead[i] < 0) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "lead[%lld] is %lld, must be at least 0",
                                (long long)i, (long long)p->lead[i]);
@@ -105,34 +106,39 @@ static lierne_status take_length(lierne_packed *p, const lierne_packing *packing
 
 /* Lengths without lead, rounded up; false: too long, which the general way says. */
 static bool take_rounded(lierne_packed *p, int64_t align) {
-    int64_t total = 0, mask = (align & (align - 1)) == 0 ? align - 1 : 0;
-    memset(p->lead, 0, (size_t)p->n * sizeof *p->lead);
-    for (int64_t i = 0; i < p->n; i++) {
-        int64_t more = p->cu[i + 1] - p->cu[i] + align - 1;
-        p->padded[i] = mask || align == 1 ? more & ~mask : lierne_quotient(more, align) * align;
-        total += p->padded[i];
-        if (total > MAX_TOKENS) {
-            return false;
-        }
+    const int64_t *cu = p->cu, n = p->n, mask = (align & (align - 1)) == 0 ? align - 1 : -1;
+    int64_t *padded = p->padded, total = 0, start = 0;
+    for (int64_t i = 0; i < n && total <= MAX_TOKENS; i++) {
+        int64_t end = cu[i + 1], more = end - start + align - 1;
+        int64_t length = mask < 0 ? lierne_quotient(more, align) * align : more & ~mask;
+        padded[i] = length;
+        total += length;
+        start = end;
     }
-    return true;
+    p->total = total;
+    return total <= MAX_TOKENS;
 }
 
 static lierne_status take_lengths(lierne_packed *p, const lierne_packing *packing) {
-    int64_t total = 0, need, align = packing->align ? packing->align : 1;
+    int64_t need, align = packing->align ? packing->align : 1;
+    if (p->leads) {
+        memset(p->lead, 0, (size_t)p->capacity * sizeof *p->lead);
+        p->leads = false;
+    }
     if (!packing->lead && !packing->cu_seqlens_padded && align <= MAX_TOKENS &&
         take_rounded(p, align)) {
         return LIERNE_OK;
     }
     LIERNE_TRY(check_padded(packing->cu_seqlens_padded, p->n));
     LIERNE_TRY(take_lead(p, packing->lead));
+    p->total = 0;
     for (int64_t i = 0; i < p->n; i++) {
         if (!lierne_add_i64(p->lead[i], p->cu[i + 1] - p->cu[i], &need)) {
             return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "lead[%lld] is %lld", (long long)i,
                                (long long)p->lead[i]);
         }
         LIERNE_TRY(take_length(p, packing, i, need));
-        if (!lierne_add_i64(total, p->padded[i], &total) || total > MAX_TOKENS) {
+        if (!lierne_add_i64(p->total, p->padded[i], &p->total) || p->total > MAX_TOKENS) {
             return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
                                "cu_seqlens_padded[%lld] is more than %lld rows", (long long)i + 1,
                                (long long)MAX_TOKENS);
@@ -143,12 +149,13 @@ static lierne_status take_lengths(lierne_packed *p, const lierne_packing *packin
 
 static lierne_status take_order(lierne_packed *p, const int64_t *order) {
     p->ascending = true;
-    for (int64_t k = 0; !order && k < p->n; k++) {
-        p->order[k] = k;
+    for (; !order && p->numbered < p->n; p->numbered++) {
+        p->order[p->numbered] = p->numbered;
     }
     if (!order) {
         return LIERNE_OK;
     }
+    p->numbered = 0;
     memset(p->spare, 0, (size_t)p->n * sizeof *p->spare);
     for (int64_t k = 0; k < p->n; k++) {
         int64_t i = order[k];
@@ -197,9 +204,6 @@ static lierne_status take_owners(lierne_packed *p, const int32_t *owner) {
                            "every segment",
                            p->owner_dim);
     }
-    if (!owner) {
-        memset(p->owner, 0, (size_t)p->n * sizeof *p->owner);
-    }
     for (int64_t i = 0; owner && i < p->n; i++) {
         p->owner[i] = owner[i];
         if (p->owner[i] < 0 || p->owner[i] >= p->nowners) {
@@ -229,12 +233,25 @@ static lierne_status check_row_order(const lierne_packed *p) {
     return LIERNE_OK;
 }
 
+/* Whether all lengths divide by a power of two: their bits together do. */
+static bool all_divide(const lierne_packed *p, int64_t power) {
+    const int64_t *padded = p->padded, n = p->n;
+    int64_t bits = 0;
+    for (int64_t i = 0; i < n; i++) {
+        bits |= padded[i];
+    }
+    return (bits & (power - 1)) == 0;
+}
+
 static lierne_status check_zigzag(const lierne_packed *p) {
-    int64_t chunks = 2 * (int64_t)p->ncuts, mask = (chunks & (chunks - 1)) == 0 ? chunks - 1 : 0;
-    for (int64_t i = 0, end = 0; p->zigzag && p->ncuts > 1 && i < p->n; i++) {
+    int64_t chunks = 2 * (int64_t)p->ncuts;
+    bool power = (chunks & (chunks - 1)) == 0;
+    if (!p->zigzag || p->ncuts == 1 || (power && all_divide(p, chunks))) {
+        return LIERNE_OK;
+    }
+    for (int64_t i = 0, end = 0; i < p->n; i++) {
         end += p->padded[i];
-        if (mask ? (p->padded[i] & mask) != 0
-                 : lierne_quotient(p->padded[i], chunks) * chunks != p->padded[i]) {
+        if (lierne_quotient(p->padded[i], chunks) * chunks != p->padded[i]) {
             return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                                "cu_seqlens_padded[%lld] is %lld: segment %lld is padded to %lld, "
                                "must be divisible by %lld for a zigzag over %d",
@@ -266,18 +283,22 @@ static void add_shares(const lierne_packed *p, int64_t length, int64_t *rows) {
     rows[full + (part > 0)] -= part;
 }
 
+/* Equal cuts leave each coordinate as many rows of all segments together. */
 static void count_rows(lierne_packed *p) {
     int64_t width = p->ncuts + 1;
+    bool equal = p->ncuts == 1 || p->zigzag;
     memset(p->rows, 0, (size_t)(p->nowners * width) * sizeof *p->rows);
-    for (int64_t i = 0; i < p->n; i++) {
+    p->rows[0] = equal && p->nowners == 1 ? p->total : 0;
+    for (int64_t i = 0; i < p->n && !(equal && p->nowners == 1); i++) {
         int64_t *rows = &p->rows[p->owner[i] * width];
-        if (p->ncuts == 1) {
+        if (equal) {
             rows[0] += p->padded[i];
-        } else if (p->zigzag) {
-            rows[0] += lierne_quotient(p->padded[i], p->ncuts);
         } else {
             add_shares(p, p->padded[i], rows);
         }
+    }
+    for (int k = 0; equal && k < p->nowners; k++) {
+        p->rows[k * width] /= p->ncuts;
     }
     for (int64_t k = 0; k < p->nowners * width; k++) {
         p->rows[k] += k % width > 0 ? p->rows[k - 1] : 0;

@@ -112,6 +112,7 @@ static lierne_status check_dims(const lierne_packed *p, const lierne_layout *lay
 static lierne_status alloc_arrays(lierne_packed *p, int64_t n) {
     size_t count = (size_t)n + 1;
     p->capacity = n;
+    p->numbered = 0;
     LIERNE_TRY(lierne_alloc(&p->cu, count, sizeof *p->cu));
     LIERNE_TRY(lierne_alloc(&p->padded, count, sizeof *p->padded));
     LIERNE_TRY(lierne_alloc(&p->lead, count, sizeof *p->lead));
@@ -123,10 +124,7 @@ static lierne_status alloc_arrays(lierne_packed *p, int64_t n) {
 
 /* Buffers are as large as padded rows make them. */
 static lierne_status check_bytes(const lierne_packed *p, const lierne_layout_spec *spec) {
-    int64_t bytes = (int64_t)lierne_dtype_size(spec->dtype), rows = 1;
-    for (int64_t i = 0; i < p->n; i++) {
-        rows += p->padded[i];
-    }
+    int64_t bytes = (int64_t)lierne_dtype_size(spec->dtype), rows = p->total + 1;
     for (int a = 0; a < spec->naxes; a++) {
         int64_t size = a == p->axis ? rows : spec->shape[a] > 0 ? spec->shape[a] : 1;
         if (!lierne_mul_i64(bytes, size, &bytes) || bytes > MAX_BYTES) {

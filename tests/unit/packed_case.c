@@ -124,6 +124,8 @@ void packed_random_lengths(packed_random *random, packed_side *side, const packe
     bool lead = packed_draw(random, 3) == 0, permute = packed_draw(random, 3) == 0;
     side->aligned = packed_draw(random, 2);
     side->align = side->aligned ? grain : 0;
+    side->no_lead = !lead && packed_draw(random, 2);
+    side->no_order = !permute && packed_draw(random, 2);
     for (int64_t i = 0; i < tokens->n; i++) {
         int64_t a = tokens->cu[i + 1] - tokens->cu[i];
         side->lead[i] = lead ? packed_draw(random, 4) : 0;
@@ -407,9 +409,9 @@ lierne_packing packed_packing(const packed_side *side) {
     return (lierne_packing){.size = sizeof(lierne_packing),
                             .cu_seqlens_padded = side->aligned ? NULL : side->padded,
                             .align = side->aligned ? side->align : 0,
-                            .lead = side->lead,
+                            .lead = side->no_lead ? NULL : side->lead,
                             .owner = owners ? side->owner : NULL,
-                            .order = side->order,
+                            .order = side->no_order ? NULL : side->order,
                             .store = side->store,
                             .padding = side->padding,
                             .row_order = side->row_order};

@@ -28,6 +28,8 @@ typedef struct packed_side {
     int64_t padded[PACKED_SEGMENTS + 1];
     int64_t lead[PACKED_SEGMENTS];
     int64_t order[PACKED_SEGMENTS];
+    bool no_lead; /* it is 0, and NULL is given */
+    bool no_order;
     int32_t owner[PACKED_SEGMENTS];
     lierne_packing_store store;
     lierne_padding padding;

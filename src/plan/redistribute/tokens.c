@@ -6,6 +6,8 @@
 
 #include "layout/joints.h"
 
+#include <string.h>
+
 /* Spans that are walked along with ascending tokens. */
 typedef struct follower {
     const lierne_spans *spans;
@@ -77,29 +79,31 @@ static void end_own(const walk *w, int64_t token, int64_t *next) {
     *next = end - shift;
 }
 
-/* Space for n more pieces. */
-static lierne_status grow(lierne_cut_pieces *pieces, size_t n) {
-    while (pieces->count + n > pieces->capacity) {
-        LIERNE_TRY(
-            lierne_vec_grow(&pieces->at, pieces->capacity, &pieces->capacity, sizeof *pieces->at));
+/* Space for one more piece at *next, which a list that is written from its end on has up to *limit.
+ */
+static inline lierne_status make_space(lierne_cut_pieces *pieces, lierne_cut_piece **next,
+                                       lierne_cut_piece **limit) {
+    if (*next == *limit) {
+        size_t n = (size_t)(*next - pieces->at);
+        LIERNE_TRY(lierne_vec_grow(&pieces->at, n, &pieces->capacity, sizeof *pieces->at));
+        *next = pieces->at + n;
+        *limit = pieces->at + pieces->capacity;
     }
     return LIERNE_OK;
 }
 
-static inline lierne_status reserve(const walk *w, size_t n) {
-    return w->pieces->count + n > w->pieces->capacity ? grow(w->pieces, n) : LIERNE_OK;
-}
-
 /* local: of the token on the own side. */
-static inline void put_piece(walk *w, int64_t token, int64_t size, int64_t local, size_t part) {
-    lierne_cut_piece *f = &w->pieces->at[w->pieces->count++];
+static inline void set_piece(walk *w, lierne_cut_piece *f, int64_t token, int64_t size,
+                             int64_t local, size_t part) {
     f->part = part;
     f->piece.start = token;
     f->piece.size = size;
+    f->piece.local[!w->own] = 0;
     f->piece.local[w->own] = local;
-    f->piece.local[!w->own] = part == w->part ? follow(&w->mine, token) : 0;
-    f->index[0] = token + w->at.shift[0];
-    f->index[1] = token + w->at.shift[1];
+    if (part == w->part) {
+        f->piece.local[!w->own] = follow(&w->mine, token);
+    }
+    w->pieces->counts[part]++;
 }
 
 /* Tokens of one segment up to *next, or a part of them. */
@@ -107,8 +111,13 @@ static lierne_status cut_tokens(walk *w, int64_t token, int64_t *next, int64_t l
     int64_t shift = w->at.shift[!w->own], end = *next + shift;
     size_t part = lierne_locate(&w->locators[!w->own], w->at.segment[!w->own], token + shift, &end);
     *next = end - shift;
-    LIERNE_TRY(reserve(w, 1));
-    put_piece(w, token, *next - token, local, part);
+    lierne_cut_pieces *p = w->pieces;
+    lierne_cut_piece *f = p->at + p->count, *limit = p->at + p->capacity;
+    LIERNE_TRY(make_space(p, &f, &limit));
+    set_piece(w, f, token, *next - token, local, part);
+    f->index[0] = token + w->at.shift[0];
+    f->index[1] = token + w->at.shift[1];
+    p->count++;
     return LIERNE_OK;
 }
 
@@ -127,58 +136,83 @@ static lierne_status cut_span(walk *w, const lierne_span *span) {
     return LIERNE_OK;
 }
 
-/* Tokens of a segment up to `end`, by the chunks of the other side. */
-static inline lierne_status cut_chunks(walk *w, const lierne_locator *l, int64_t token, int64_t end,
-                                       int64_t local) {
+/* The part that has a token, by bands, and in *end where that changes, or the segment. */
+static size_t find_band_part(walk *w, lierne_locator *l, int64_t token, int64_t *end) {
     const lierne_packed *p = l->packed;
-    int64_t n = p->ncuts, i = w->segment, first = p->cu[i] - p->lead[i];
-    int64_t size = lierne_quotient(p->padded[i], 2 * n), k = lierne_quotient(token - first, size);
+    while (p->cu[w->segment + 1] <= token) {
+        w->segment++;
+    }
+    int64_t i = w->segment, shift = l->rows[i] + p->lead[i] - p->cu[i], next = p->cu[i + 1];
+    size_t group = (size_t)p->owner[i];
+    const lierne_band *band = &l->bands[l->found[group]];
+    if (token + shift < band->start || token + shift >= band->end) {
+        band = lierne_find_band(l, group, token + shift);
+    }
+    *end = band->end - shift < next ? band->end - shift : next;
+    return group * l->nshares + band->share;
+}
+
+static lierne_status cut_bands(walk *w, lierne_locator *l, const lierne_spans *spans) {
+    lierne_cut_pieces *pieces = w->pieces;
+    lierne_cut_piece *f = pieces->at + pieces->count, *limit = pieces->at + pieces->capacity;
+    int64_t high = 0, follows = -1; /* the row that would go on with the last piece */
+    size_t part = 0;
+    for (size_t i = 0; i < spans->count; i++) {
+        int64_t token = spans->at[i].start, end = token + spans->at[i].size, next;
+        for (int64_t local = spans->at[i].local; token < end; token = next) {
+            if (token >= high) {
+                size_t found = find_band_part(w, l, token, &high);
+                follows = found == part ? follows : -1;
+                part = found;
+            }
+            next = high < end ? high : end;
+            if (local == follows) {
+                f[-1].piece.size += next - token;
+                local = follows += next - token;
+                continue;
+            }
+            LIERNE_TRY(make_space(pieces, &f, &limit));
+            set_piece(w, f, token, next - token, local, part);
+            f->index[0] = f->index[1] = token;
+            f++;
+            local += next - token;
+            follows = pieces->merged && pieces->merged[part] ? local : -1;
+        }
+    }
+    pieces->count = (size_t)(f - pieces->at);
+    return LIERNE_OK;
+}
+
+/* Tokens of a segment up to `stop`, by the chunks of the other side. */
+static lierne_status cut_segment(walk *w, const lierne_packed *p, int64_t token, int64_t stop,
+                                 int64_t local) {
+    lierne_cut_pieces *pieces = w->pieces;
+    lierne_cut_piece *f = pieces->at + pieces->count, *limit = pieces->at + pieces->capacity;
+    int64_t n = p->ncuts, i = w->segment, start = p->cu[i] - p->lead[i];
+    int64_t size = lierne_quotient(p->padded[i], 2 * n), k = lierne_quotient(token - start, size);
     size_t base = (size_t)p->owner[i] * (size_t)n;
-    LIERNE_TRY(reserve(w, 2 * (size_t)n));
-    for (int64_t next = first + (k + 1) * size; token < end; next += size, k++) {
-        int64_t count = (next < end ? next : end) - token;
-        put_piece(w, token, count, local, base + (size_t)(k < n ? k : 2 * n - 1 - k));
+    for (int64_t next = start + (k + 1) * size; token < stop; next += size, k++) {
+        int64_t count = (next < stop ? next : stop) - token;
+        LIERNE_TRY(make_space(pieces, &f, &limit));
+        set_piece(w, f, token, count, local, base + (size_t)(k < n ? k : 2 * n - 1 - k));
+        f->index[0] = f->index[1] = token;
+        f++;
         token += count;
         local += count;
     }
+    pieces->count = (size_t)(f - pieces->at);
     return LIERNE_OK;
 }
 
-/* The same by the bands of the other side. */
-static inline lierne_status cut_bands(walk *w, lierne_locator *l, int64_t token, int64_t end,
-                                      int64_t local) {
-    const lierne_packed *p = l->packed;
-    size_t group = (size_t)p->owner[w->segment];
-    int64_t shift = l->rows[w->segment] + p->lead[w->segment] - p->cu[w->segment];
-    const lierne_band *band = &l->bands[l->found[group]];
-    while (token < end) {
-        if (token + shift < band->start || token + shift >= band->end) {
-            band = lierne_find_band(l, group, token + shift);
-        }
-        int64_t next = band->end - shift < end ? band->end - shift : end;
-        LIERNE_TRY(reserve(w, 1));
-        put_piece(w, token, next - token, local, group * l->nshares + band->share);
-        local += next - token;
-        token = next;
-    }
-    return LIERNE_OK;
-}
-
-/* Spans that are cut segment by segment. */
-static inline lierne_status cut_segments(walk *w, const lierne_spans *spans, bool bands) {
-    lierne_locator *l = &w->locators[!w->own];
-    const int64_t *cu = l->packed->cu;
+static lierne_status cut_chunks(walk *w, const lierne_packed *p, const lierne_spans *spans) {
     for (size_t i = 0; i < spans->count; i++) {
-        const lierne_span *span = &spans->at[i];
-        int64_t token = span->start, end = token + span->size, shift = span->local - token;
-        while (token < end) {
-            while (cu[w->segment + 1] <= token) {
+        int64_t token = spans->at[i].start, end = token + spans->at[i].size, next;
+        for (int64_t shift = spans->at[i].local - token; token < end; token = next) {
+            while (p->cu[w->segment + 1] <= token) {
                 w->segment++;
             }
-            int64_t next = cu[w->segment + 1] < end ? cu[w->segment + 1] : end;
-            LIERNE_TRY(bands ? cut_bands(w, l, token, next, token + shift)
-                             : cut_chunks(w, l, token, next, token + shift));
-            token = next;
+            next = p->cu[w->segment + 1] < end ? p->cu[w->segment + 1] : end;
+            LIERNE_TRY(cut_segment(w, p, token, next, token + shift));
         }
     }
     return LIERNE_OK;
@@ -193,13 +227,14 @@ lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locato
               .mine = {.spans = mine_spans},
               .part = mine ? lierne_locator_part(&locators[!own], mine) : SIZE_MAX,
               .pieces = pieces};
+    memset(pieces->counts, 0, locators[!own].nparts * sizeof *pieces->counts);
     const lierne_locator_form form = lierne_locator_form_of(&locators[!own]);
     bool plain = apart && !locators[0].layout->joints;
     if (plain && form == LIERNE_LOCATOR_CHUNKS) {
-        return cut_segments(&w, spans, false);
+        return cut_chunks(&w, locators[!own].packed, spans);
     }
     if (plain && form == LIERNE_LOCATOR_BANDS) {
-        return cut_segments(&w, spans, true);
+        return cut_bands(&w, &locators[!own], spans);
     }
     for (size_t i = 0; i < spans->count; i++) {
         LIERNE_TRY(cut_span(&w, &spans->at[i]));
@@ -207,15 +242,11 @@ lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locato
     return LIERNE_OK;
 }
 
+/* t->first has the number of each part's, two places further on. */
 static lierne_status sort_by_part(lierne_tokens *t, const lierne_cut_pieces *found) {
-    size_t nparts = t->locators[t->other].nparts;
-    LIERNE_TRY(lierne_alloc(&t->first, nparts + 2, sizeof *t->first));
     LIERNE_TRY(lierne_alloc(&t->at, found->count, sizeof *t->at));
     size_t *next = t->first + 1; /* ends as the first of the part after */
-    for (size_t i = 0; i < found->count; i++) {
-        next[found->at[i].part + 1]++;
-    }
-    for (size_t k = 0; k < nparts; k++) {
+    for (size_t k = 0; k < t->locators[t->other].nparts; k++) {
         next[k + 1] += next[k];
     }
     for (size_t i = 0; i < found->count; i++) {
@@ -227,6 +258,8 @@ static lierne_status sort_by_part(lierne_tokens *t, const lierne_cut_pieces *fou
 static lierne_status find_pieces(lierne_tokens *t, const lierne_spans *own, const lierne_cell *mine,
                                  const lierne_spans *mine_spans) {
     lierne_cut_pieces found = {0};
+    LIERNE_TRY(lierne_alloc(&t->first, t->locators[t->other].nparts + 2, sizeof *t->first));
+    found.counts = t->first + 2;
     lierne_status status =
         lierne_tokens_cut(&found, t->locators, !t->other, false, own, mine, mine_spans);
     if (status == LIERNE_OK) {

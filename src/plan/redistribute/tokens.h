@@ -19,7 +19,17 @@ typedef struct lierne_cut_piece {
     int64_t index[2]; /* on the axis of either side: not the same where the axis is a joined one */
     size_t part;
 } lierne_cut_piece;
-typedef LIERNE_VEC(lierne_cut_piece) lierne_cut_pieces;
+
+/* counts: of the pieces of each part of the other side, which cutting sets. merged: parts of which
+ * only the rows of the own buffer matter, so that pieces whose rows follow one another may be one,
+ * whatever their tokens; NULL: none. */
+typedef struct lierne_cut_pieces {
+    lierne_cut_piece *at;
+    size_t count;
+    size_t capacity;
+    size_t *counts;
+    const bool *merged;
+} lierne_cut_pieces;
 
 typedef struct lierne_tokens {
     int axis;

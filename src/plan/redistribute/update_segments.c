@@ -102,12 +102,8 @@ static lierne_status prepare_update(lierne_plan *plan, const lierne_segments_upd
     return take_update(v, update);
 }
 
-/* Where the context checks calls, the ranks agree before anything changes. */
 static lierne_status agree(lierne_plan *plan, lierne_status status) {
     lierne_plan_fields fields = {0};
-    if (!lierne_plan_context(plan)->check) {
-        return status;
-    }
     if (status == LIERNE_OK) {
         const lierne_varying_plan *v = lierne_varying_plan_of(plan);
         const lierne_varying_state *next = &v->states[!v->current];
@@ -125,7 +121,9 @@ lierne_status lierne_plan_update_segments(lierne_plan *plan, const lierne_segmen
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
-    LIERNE_TRY(agree(plan, prepare_update(plan, update)));
+    lierne_status status = prepare_update(plan, update);
+    /* Where the context checks calls, the ranks agree before anything changes. */
+    LIERNE_TRY(lierne_plan_context(plan)->check ? agree(plan, status) : status);
     lierne_varying_plan *v = lierne_varying_plan_of(plan);
     v->current = !v->current;
     v->update++;

@@ -38,9 +38,9 @@ typedef struct copy_list {
 /* The next copy, whose blocks are still to be set. */
 static lierne_place *add_copy(const copy_list *list) {
     lierne_place *source = &list->sources[list->ops->count];
-    lierne_op *op = &list->ops->at[list->ops->count++];
-    *op = (lierne_op){.to.buffer = LIERNE_BUFFER_OUT, .from = {.at = source, .count = 1}};
-    *source = (lierne_place){.buffer = LIERNE_BUFFER_IN};
+    lierne_varying_set_op(&list->ops->at[list->ops->count++], source);
+    source->buffer = LIERNE_BUFFER_IN;
+    source->index = 0;
     return source;
 }
 
@@ -101,11 +101,11 @@ void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
 }
 
 void lierne_varying_add_piece(const lierne_varying_plan *v, int side, int from,
-                              lierne_message *message, const lierne_token_piece *piece,
-                              const lierne_overlap *column) {
+                              lierne_message *message, lierne_varying_cursor *cursor,
+                              const lierne_token_piece *piece, const lierne_overlap *column) {
     if (lierne_varying_is_run(v, side, column->size)) {
         int64_t width = v->sides[side].width;
-        lierne_varying_add_run(message, piece->local[side] * width, piece->size * width);
+        lierne_varying_add_run(cursor, piece->local[side] * width, piece->size * width);
     } else {
         lierne_varying_add_block(message, lierne_varying_piece_block(v, side, from, piece, column));
     }

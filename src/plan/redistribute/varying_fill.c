@@ -72,30 +72,34 @@ static void find_pieces(lierne_varying_plan *v, int side) {
                             &(lierne_spans){.at = mine->at, .count = mine->count});
 }
 
-/* Gives every message the place of its blocks. */
-static void deal_blocks(const lierne_varying_plan *v, lierne_varying_half *h, int side,
-                        lierne_messages *messages) {
-    const lierne_varying_side *own = &v->sides[side];
-    size_t used = 0;
+/* The most blocks that each message may have: those of the pieces of its parts. */
+static void count_blocks(const lierne_varying_plan *v, const lierne_varying_half *h, int side,
+                         lierne_messages *messages) {
     for (size_t m = 0; m < messages->count; m++) {
-        h->next[m] = messages->at[m].blocks.count = 0;
-        messages->at[m].elements = 0;
+        messages->at[m].blocks.count = 0;
     }
-    for (size_t i = 0; i < own->pieces.count; i++) {
-        size_t part = own->pieces.at[i].part;
-        if (h->message[part] >= 0) {
-            h->next[h->message[part]]++;
-            continue;
-        }
+    for (size_t part = 0; part < v->states[0].locators[!side].nparts; part++) {
         for (size_t k = h->first[part]; k < h->first[part + 1]; k++) {
-            if (h->links.at[k].peer != v->rank) {
-                h->next[h->links.at[k].message] += h->links.at[k].ncolumns;
+            const lierne_varying_link *link = &h->links.at[k];
+            if (link->peer != v->rank) {
+                messages->at[link->message].blocks.count +=
+                    v->sides[side].pieces.counts[part] * link->ncolumns;
             }
         }
     }
+}
+
+/* Gives every message the place of its blocks. */
+static void deal_blocks(const lierne_varying_plan *v, lierne_varying_half *h, int side,
+                        lierne_messages *messages) {
+    lierne_block *next = h->blocks;
+    count_blocks(v, h, side, messages);
     for (size_t m = 0; m < messages->count; m++) {
-        messages->at[m].blocks.at = h->blocks + used;
-        used += h->next[m];
+        size_t most = messages->at[m].blocks.count;
+        messages->at[m].blocks = (lierne_blocks){.at = next};
+        messages->at[m].elements = 0;
+        h->cursors[m] = (lierne_varying_cursor){.next = next, .end = -1};
+        next += most;
     }
 }
 
@@ -142,7 +146,7 @@ static void fill_piece(const filler *f, const lierne_cut_piece *found) {
                 lierne_varying_add_copy(f->v, f->d, f->copies, &piece, &h->columns.at[c]);
             } else {
                 lierne_varying_add_piece(f->v, f->side, from, &f->messages->at[link->message],
-                                         &piece, &h->columns.at[c]);
+                                         &h->cursors[link->message], &piece, &h->columns.at[c]);
             }
         }
     }
@@ -153,17 +157,24 @@ static void fill_half(lierne_varying_plan *v, int d, bool receives, lierne_messa
                       lierne_ops *copies) {
     int side = receives == (d == LIERNE_DIRECTION_FORWARD);
     const filler f = {v, d, side, &v->ways[d].halves[receives], messages, copies};
-    const lierne_varying_side *own = &v->sides[side];
+    const lierne_cut_pieces *pieces = &v->sides[side].pieces;
+    const lierne_cut_piece *end = pieces->at + pieces->count;
+    const int *of = f.half->message;
+    lierne_varying_cursor *cursors = f.half->cursors;
+    int64_t width = v->sides[side].width;
     forget_covered(v, f.half, side);
-    for (size_t i = 0; i < own->pieces.count; i++) {
-        const lierne_cut_piece *found = &own->pieces.at[i];
-        int message = f.half->message[found->part];
+    for (const lierne_cut_piece *found = pieces->at; found < end; found++) {
+        int message = of[found->part];
         if (message >= 0) {
-            lierne_varying_add_run(&messages->at[message], found->piece.local[side] * own->width,
-                                   found->piece.size * own->width);
+            lierne_varying_add_run(&cursors[message], found->piece.local[side] * width,
+                                   found->piece.size * width);
         } else {
             fill_piece(&f, found);
         }
+    }
+    for (size_t m = 0; m < messages->count; m++) {
+        messages->at[m].blocks.count += (size_t)(cursors[m].next - messages->at[m].blocks.at);
+        messages->at[m].elements += cursors[m].elements;
     }
 }
 
@@ -176,9 +187,10 @@ static void take_half(lierne_varying_plan *v, bool receives, lierne_messages *me
         messages->at[m].blocks = same->at[m].blocks;
         messages->at[m].elements = same->at[m].elements;
     }
-    for (size_t i = 0; receives && i < pieces->count; i++) {
-        const lierne_cut_piece *found = &pieces->at[i];
-        if (h->message[found->part] >= 0) {
+    const lierne_cut_piece *end = pieces->at + (receives ? pieces->count : 0);
+    const int *of = h->message;
+    for (const lierne_cut_piece *found = pieces->at; found < end; found++) {
+        if (of[found->part] >= 0) {
             continue;
         }
         for (size_t k = h->first[found->part]; k < h->first[found->part + 1]; k++) {
@@ -198,11 +210,17 @@ static void fill_output(lierne_varying_plan *v, int side, lierne_ops *copies,
     plan_side->untouched = 0;
     for (size_t c = 0; c < own->columns.count; c++) {
         const lierne_box *box = &own->columns.at[c];
+        bool run = lierne_varying_is_run(v, side, box->size);
         for (size_t i = 0; i < own->zeros.count; i++) {
             const lierne_span *rows = &own->zeros.at[i];
             lierne_op *op = &copies->at[copies->count++];
-            *op = (lierne_op){.to.buffer = LIERNE_BUFFER_OUT};
-            lierne_varying_rows(&op->to.block, v, side, rows->local, rows->size, box);
+            lierne_varying_set_op(op, NULL);
+            if (run) {
+                lierne_varying_set_run(&op->to.block, rows->local * own->width,
+                                       rows->size * own->width);
+            } else {
+                lierne_varying_rows(&op->to.block, v, side, rows->local, rows->size, box);
+            }
         }
         const lierne_block kept =
             lierne_varying_block(v, side, 0, own->kept, box->local, box->size);

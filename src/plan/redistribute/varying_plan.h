@@ -35,6 +35,14 @@ typedef struct lierne_varying_link {
     int64_t width; /* elements of a row in these columns */
 } lierne_varying_link;
 
+/* Where the next run of a message is written. As a peer has one cell, the blocks of a message are
+ * all runs, or none is. */
+typedef struct lierne_varying_cursor {
+    lierne_block *next;
+    int64_t end; /* of the run before, or -1 */
+    int64_t elements;
+} lierne_varying_cursor;
+
 /* The sends or the receives of a direction. */
 typedef struct lierne_varying_half {
     size_t *first; /* links of a part begin at first[part] */
@@ -43,9 +51,9 @@ typedef struct lierne_varying_half {
     lierne_overlaps columns;
     size_t most;          /* boxes that a piece is multiplied by */
     lierne_block *blocks; /* of all messages; of receives, the targets of copies are apart */
-    size_t *next;         /* of each message */
-    bool same;            /* the messages of the other direction's other half have these blocks */
-    int64_t *covered;     /* sends of rows that repeat: of each part, the end of what was sent */
+    lierne_varying_cursor *cursors; /* of each message */
+    bool same;        /* the messages of the other direction's other half have these blocks */
+    int64_t *covered; /* sends of rows that repeat: of each part, the end of what was sent */
     /* Of sums. Of each column, elements of a row in the columns of the part before it; of the most
      * columns, elements of a row. */
     int64_t *before;
@@ -101,6 +109,7 @@ typedef struct lierne_varying_side {
     lierne_span_list zeros;   /* rows of an output that are set to zero */
     int64_t kept;             /* rows of padding that are not touched */
     lierne_cut_pieces pieces; /* of tokens */
+    bool *merged;             /* of these, too */
     size_t most_spans, most_pieces;
     int64_t shape[LIERNE_MAX_AXES];
     int64_t width; /* elements of a row of the buffer */
@@ -193,23 +202,39 @@ lierne_block lierne_varying_box(const lierne_varying_plan *v, const int64_t *sha
                                 const int64_t *size);
 /* Rows of whole columns are one run where the axis is the first one. */
 bool lierne_varying_is_run(const lierne_varying_plan *v, int side, const int64_t *size);
+/* Field by field: compilers clear a whole block by an instruction that is slow to begin. */
 static inline void lierne_varying_set_run(lierne_block *block, int64_t offset, int64_t count) {
-    *block = (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
+    block->offset = offset;
+    block->ndims = 1;
+    block->count[0] = count;
+    block->stride[0] = 1;
+    for (int a = 1; a < LIERNE_MAX_AXES; a++) {
+        block->count[a] = block->stride[a] = 0;
+    }
+    block->rows = NULL;
+}
+/* An operation of one source, or none, that writes the output; its block is still to be set. */
+static inline void lierne_varying_set_op(lierne_op *op, lierne_place *source) {
+    op->to.buffer = LIERNE_BUFFER_OUT;
+    op->to.index = 0;
+    op->accumulate = false;
+    op->reduction = LIERNE_REDUCTION_SUM;
+    op->divisor = 0;
+    op->from = (lierne_places){.at = source, .count = source ? 1 : 0};
 }
 /* Whether a run that begins at an offset follows a block. */
 static inline bool lierne_varying_follows(int64_t offset, const lierne_block *block) {
     return lierne_block_contiguous(block) && block->offset + block->count[0] == offset;
 }
 /* A run at the end of a message, without what blocks of several loops need. */
-static inline void lierne_varying_add_run(lierne_message *message, int64_t offset, int64_t count) {
-    lierne_block *last = &message->blocks.at[message->blocks.count];
-    message->elements += count;
-    if (message->blocks.count > 0 && lierne_varying_follows(offset, last - 1)) {
-        last[-1].count[0] += count;
+static inline void lierne_varying_add_run(lierne_varying_cursor *c, int64_t offset, int64_t count) {
+    if (offset == c->end) {
+        c->next[-1].count[0] += count;
     } else {
-        lierne_varying_set_run(last, offset, count);
-        message->blocks.count++;
+        lierne_varying_set_run(c->next++, offset, count);
     }
+    c->end = offset + count;
+    c->elements += count;
 }
 
 /* The block of a side's buffer: rows of the axis, and a box of the other axes. */
@@ -224,8 +249,8 @@ void lierne_varying_rows(lierne_block *out, const lierne_varying_plan *v, int si
                          int64_t rows, const lierne_box *box);
 /* That block at the end of a message. */
 void lierne_varying_add_piece(const lierne_varying_plan *v, int side, int from,
-                              lierne_message *message, const lierne_token_piece *piece,
-                              const lierne_overlap *column);
+                              lierne_message *message, lierne_varying_cursor *cursor,
+                              const lierne_token_piece *piece, const lierne_overlap *column);
 void lierne_varying_add_block(lierne_message *message, lierne_block block);
 void lierne_varying_add_copy(lierne_varying_plan *v, int d, lierne_ops *copies,
                              const lierne_token_piece *piece, const lierne_overlap *column);

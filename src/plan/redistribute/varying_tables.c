@@ -139,7 +139,7 @@ static lierne_status number_messages(builder *u, lierne_messages *messages) {
                                                     : LIERNE_BUFFER_OUT,
                                        &message));
     }
-    return lierne_alloc(&h->next, u->peers.count, sizeof *h->next);
+    return lierne_alloc(&h->cursors, u->peers.count, sizeof *h->cursors);
 }
 
 /* The most boxes, and elements of a row, that any part has. */
@@ -300,6 +300,10 @@ static lierne_status build_side(lierne_varying_plan *v, int side) {
     LIERNE_TRY(reserve_spans(&own->tokens, v->joined ? own->most_pieces : own->most_spans));
     LIERNE_TRY(reserve_spans(&own->zeros, own->most_spans + left));
     own->pieces.capacity = own->most_pieces;
+    size_t nparts = v->states[0].locators[!side].nparts;
+    LIERNE_TRY(lierne_alloc(&own->pieces.counts, nparts, sizeof *own->pieces.counts));
+    LIERNE_TRY(lierne_alloc(&own->merged, nparts, sizeof *own->merged));
+    own->pieces.merged = own->merged;
     return lierne_alloc_unset(&own->pieces.at, own->most_pieces, sizeof *own->pieces.at);
 }
 
@@ -349,6 +353,16 @@ static void compare_halves(lierne_varying_plan *v, int side) {
     (side == 0 ? receives : sends)->same = same;
 }
 
+/* Rows of a part that are runs of a message in both directions need no tokens. */
+static void find_merged(lierne_varying_plan *v, int side) {
+    const lierne_varying_half *sends = &v->ways[side].halves[0],
+                              *receives = &v->ways[!side].halves[1];
+    size_t nparts = v->sides[side].holds ? v->states[0].locators[!side].nparts : 0;
+    for (size_t part = 0; part < nparts; part++) {
+        v->sides[side].merged[part] = sends->message[part] >= 0 && receives->message[part] >= 0;
+    }
+}
+
 /* Of another rank only what it sends is counted. */
 static lierne_status link_neighbour(lierne_varying_plan *n, lierne_planner *p, int d) {
     lierne_varying_way *way = &n->ways[d];
@@ -384,6 +398,7 @@ lierne_status lierne_varying_neighbour_create(lierne_varying_plan **out, lierne_
         n->sides[side].tokens = v->sides[side].tokens;
         n->sides[side].zeros = v->sides[side].zeros;
         n->sides[side].pieces = v->sides[side].pieces;
+        n->sides[side].pieces.merged = NULL;
     }
     LIERNE_TRY(link_neighbour(n, &p, 0));
     return link_neighbour(n, &p, 1);
@@ -396,8 +411,10 @@ lierne_status lierne_varying_tables_create(lierne_varying_plan *v, lierne_plan_p
     LIERNE_TRY(lierne_varying_spare_create(v));
     LIERNE_TRY(build_way(v, p, 0, &parts->side[0]));
     LIERNE_TRY(build_way(v, p, 1, &parts->side[1]));
-    compare_halves(v, 0);
-    compare_halves(v, 1);
+    for (int side = 0; side < 2; side++) {
+        compare_halves(v, side);
+        find_merged(v, side);
+    }
     return LIERNE_OK;
 }
 
@@ -418,7 +435,7 @@ static void destroy_half(lierne_varying_half *h) {
     lierne_mem_free(h->links.at);
     lierne_mem_free(h->columns.at);
     lierne_mem_free(h->blocks);
-    lierne_mem_free(h->next);
+    lierne_mem_free(h->cursors);
     lierne_mem_free(h->covered);
     lierne_mem_free(h->before);
 }
@@ -446,5 +463,7 @@ void lierne_varying_tables_destroy(lierne_varying_plan *v) {
         lierne_mem_free(v->sides[k].tokens.at);
         lierne_mem_free(v->sides[k].zeros.at);
         lierne_mem_free(v->sides[k].pieces.at);
+        lierne_mem_free(v->sides[k].pieces.counts);
+        lierne_mem_free(v->sides[k].merged);
     }
 }
