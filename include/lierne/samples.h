@@ -175,10 +175,13 @@ typedef struct lierne_samples_tensor {
  * all ranks. Set size to sizeof(lierne_samples_spec) and the rest to zero first. */
 typedef struct lierne_samples_spec {
     size_t size;
-    int64_t max_local_items;    /* the most items at home on one rank, at least 1 */
-    int64_t max_local_segments; /* the most segments of these; 0: an item is one segment */
-    int ncosts;                 /* of each item, 1 to LIERNE_MAX_COSTS */
-    int caller;                 /* not 0: updates may have mode LIERNE_BALANCE_CALLER */
+    /* The most items at home on one rank; 0: any number, and updates gather the counts before */
+    int64_t max_local_items;
+    /* The most segments of these; 0: an item is one segment. 0 where max_local_items is 0: then
+     * any number, too */
+    int64_t max_local_segments;
+    int ncosts;       /* of each item, 1 to LIERNE_MAX_COSTS */
+    int caller;       /* not 0: updates may have mode LIERNE_BALANCE_CALLER */
     int64_t max_rows; /* of one rank, HOME and DISPATCHED, at least 1. Give the cap max_rows of an
                          update to stay below it */
     int64_t max_returned_rows; /* of one rank, COMPUTED and RETURNED; 0: max_rows */
@@ -214,7 +217,11 @@ LIERNE_API lierne_status lierne_samples_destroy(lierne_samples *samples);
  * them is the same on all ranks. Nothing is kept of the arguments.
  *
  * One all-gather, of blocks that have space for max_local_items, and no other communication: the
- * assignments are computed on every rank. An assignment that needs more memory than all before
+ * assignments are computed on every rank. With max_local_items 0, an all-gather of 8 bytes per rank
+ * says how long the blocks are, which then are no longer than the items; they go over the control,
+ * in messages that are allocated. Where ranks have more items or segments than in all updates
+ * before, all of them take memory for that and a half more, agree, and make the plans again: the
+ * pointers of lierne_samples_get_plan stay. An assignment that needs more memory than all before
  * allocates it, and then the ranks also agree that all of them have it: that happens where KK sees
  * more items, and hardly with other modes, because create reserves what they mostly need. In a
  * context that checks calls (lierne/context.h) ranks agree in every update.
@@ -226,14 +233,14 @@ LIERNE_API lierne_status lierne_samples_destroy(lierne_samples *samples);
  *
  * On any rank's error every rank gets it, and the old routing stays, with its plans and lists.
  * Errors: those of lierne_assignment_create, whose message has the number of the item among all
- * ranks; INVALID (also: items->ncosts is not spec->ncosts, segments where max_local_segments is 0,
- * CALLER without spec->caller, on this rank's item); COUNT_RANGE also for returned rows; CAPACITY
- * (items or segments of a rank, or rows of a rank in a place, above the spec's); BUSY (a request of
- * a plan is in flight, or a call of one was captured into a graph); MISMATCH (ranks gave different
- * settings, or made other numbers of calls before: names a rank and the field); TIMEOUT;
- * PEER_FAILED; TRANSPORT; where a device or messages of the control need more memory, NO_MEMORY,
- * which kills the context; the error that killed it. A rank that passes NULL for samples gets
- * INVALID alone. */
+ * ranks; INVALID (also: items->ncosts is not spec->ncosts, segments where max_local_segments is 0
+ * and max_local_items is not, CALLER without spec->caller, on this rank's item); COUNT_RANGE also
+ * for returned rows; CAPACITY (items or segments of a rank, or rows of a rank in a place, above the
+ * spec's); BUSY (a request of a plan is in flight, or a call of one was captured into a graph);
+ * MISMATCH (ranks gave different settings, or made other numbers of calls before: names a rank and
+ * the field); TIMEOUT; PEER_FAILED; TRANSPORT; where a device or messages of the control need more
+ * memory, NO_MEMORY, which kills the context; the error that killed it. A rank that passes NULL for
+ * samples gets INVALID alone. */
 LIERNE_API lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items *items,
                                                const lierne_balance_spec *balance,
                                                const lierne_balance_spec *destination);

@@ -15,8 +15,23 @@ lierne_status lierne_host_gather_open(lierne_host_gather *g, lierne_context *con
                               .words = words,
                               .nranks = (size_t)context->members.count};
     LIERNE_TRY(lierne_alloc(&g->messages, g->nranks, sizeof *g->messages));
+    return lierne_host_gather_grow(g, words, words * g->nranks);
+}
+
+static void drop_blocks(lierne_host_gather *g) {
+    if (g->own) {
+        lierne_context_free_message_memory(g->context, g->own);
+    }
+    lierne_mem_free(g->blocks);
+    g->own = g->blocks = NULL;
+}
+
+lierne_status lierne_host_gather_grow(lierne_host_gather *g, size_t words, size_t all) {
+    drop_blocks(g);
+    g->words = words;
+    g->all = all;
     LIERNE_TRY(lierne_alloc(&g->own, words, sizeof *g->own));
-    return lierne_alloc(&g->blocks, words * g->nranks, sizeof *g->blocks);
+    return lierne_alloc(&g->blocks, all, sizeof *g->blocks);
 }
 
 lierne_status lierne_host_gather_plan(lierne_host_gather *g, const char *name) {
@@ -32,33 +47,33 @@ lierne_status lierne_host_gather_plan(lierne_host_gather *g, const char *name) {
     return LIERNE_OK;
 }
 
-static lierne_status exchange_messages(lierne_host_gather *g) {
+lierne_status lierne_host_gather_exchange(lierne_host_gather *g, size_t words) {
     lierne_control_messages received = {0};
+    int64_t *block = g->blocks;
     for (size_t i = 0; i < g->nranks; i++) {
         g->messages[i] =
             (lierne_control_message){.peer = lierne_members_rank(&g->context->members, (int)i),
-                                     .count = g->words,
+                                     .count = words,
                                      .words = g->own};
     }
     lierne_status status =
         lierne_context_sparse_exchange(g->context, g->messages, g->nranks, &received);
     for (size_t i = 0; i < received.count && status == LIERNE_OK; i++) {
-        memcpy(g->blocks + i * g->words, received.at[i].words, g->words * sizeof *g->blocks);
+        memcpy(block, received.at[i].words, received.at[i].count * sizeof *block);
+        block += received.at[i].count;
     }
     lierne_control_messages_destroy(&received);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(g->context, status);
 }
 
 lierne_status lierne_host_gather_run(lierne_host_gather *g) {
-    return g->plan ? lierne_plan_forward(g->plan, g->blocks, g->own, NULL) : exchange_messages(g);
+    return g->plan ? lierne_plan_forward(g->plan, g->blocks, g->own, NULL)
+                   : lierne_host_gather_exchange(g, g->words);
 }
 
 lierne_status lierne_host_gather_close(lierne_host_gather *g) {
     lierne_status status = lierne_plan_destroy(g->plan);
-    if (g->own) {
-        lierne_context_free_message_memory(g->context, g->own);
-    }
-    lierne_mem_free(g->blocks);
+    drop_blocks(g);
     lierne_mem_free(g->messages);
     *g = (lierne_host_gather){0};
     return status;

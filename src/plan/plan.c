@@ -409,6 +409,14 @@ static void swap_parts(lierne_plan *a, lierne_plan *b) {
     }
 }
 
+void lierne_plan_exchange(lierne_plan *plan, lierne_plan *next) {
+    int held = plan->held;
+    lierne_context_trace_calls(plan->context);
+    swap_parts(plan, next);
+    next->held = plan->held;
+    plan->held = held;
+}
+
 /* Keeps the memory of the executions that were replaced, for the next update: a step whose shape is
  * no larger than those before allocates none. */
 static void keep_memory(lierne_plan *plan, lierne_plan *old) {

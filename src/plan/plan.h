@@ -119,6 +119,9 @@ lierne_status lierne_plan_refresh(lierne_plan *plan);
 lierne_status lierne_plan_vary(lierne_plan *plan, bool compared);
 /* The same was said by other means since. */
 void lierne_plan_set_compared(lierne_plan *plan);
+/* Two plans that are part of something (lierne_plan_own) become each other; who holds them stays.
+ * No request of them is in flight. */
+void lierne_plan_exchange(lierne_plan *plan, lierne_plan *next);
 /* Calls that were begun in a direction. */
 int64_t lierne_plan_calls(const lierne_plan *plan, lierne_direction direction);
 /* Waits until the streams have passed all calls of a plan. Errors: those of

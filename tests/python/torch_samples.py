@@ -77,6 +77,26 @@ def moves_and_gradients():
 
 
 @test
+def any_number_of_items():
+    """Without max_items: from none to ten times as many as before, some of two segments, and back."""
+    rank = dist.get_rank()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(2, torch.float64), (1, torch.int32, "segments")],
+                                       [(2, torch.float64)], max_rows=512)
+        for step, n in enumerate((0, 1, 30, 3, 30)):
+            own = [1 + (i + rank) % 2 for i in range(n * (rank != step % RANKS))]
+            rows = np.ones(sum(own), np.int64)
+            samples.update(own, rows, segments=own)
+            x = torch.arange(2. * len(rows), dtype=torch.float64).reshape(-1, 2) + 1000 * rank
+            moved, marks = samples.dispatch(x, torch.full((len(rows), 1), rank, dtype=torch.int32))
+            same(moved[:, :1] // 1000, marks)
+            assert len(samples.cu_seqlens()) == len(moved) + 1
+            same(samples.ret(moved), x)
+        assert samples.report["max_load"] >= samples.report["lower_bound"] > 0
+        samples.close()
+
+
+@test
 def errors_are_everyones():
     rank = dist.get_rank()
     for context in contexts():

@@ -21,7 +21,8 @@ typedef struct step {
     int32_t given[2][ITEMS];
     int nodes[SAMPLE_STEPS_RANKS];
     lierne_balance_spec balance[2];
-    int moves_on; /* there is a destination */
+    int moves_on;      /* there is a destination */
+    bool counts_first; /* there is no capacity of items */
     fault fault;
     int culprit;
     int32_t owner[3][ITEMS];
@@ -102,8 +103,12 @@ static void draw_balance(trial *c, step *s, int which) {
     b->assignment = b->mode == LIERNE_BALANCE_CALLER ? s->given[which] : NULL;
 }
 
+static bool counts_first(const sample_steps *t) {
+    return t->seed % 3 == 2;
+}
+
 static void draw_step(trial *c, step *s) {
-    *s = (step){.world = c->world};
+    *s = (step){.world = c->world, .counts_first = counts_first(c->t)};
     draw_items(c, s);
     for (int p = 0; p < s->world; p++) {
         s->nodes[p] = (int)pick(c, 3);
@@ -172,7 +177,7 @@ static lierne_status expect(step *s) {
     int64_t item = first_of(s, s->culprit);
     bool has = s->counts[s->culprit] > 0;
     if (s->fault == TOO_MANY || s->fault == NO_ITEMS) {
-        return s->fault == TOO_MANY ? LIERNE_ERR_CAPACITY : LIERNE_ERR_INVALID;
+        return s->fault == TOO_MANY && !s->counts_first ? LIERNE_ERR_CAPACITY : LIERNE_ERR_INVALID;
     }
     if (s->fault == ROWS && s->first[item + s->counts[s->culprit]] > s->first[item]) {
         return LIERNE_ERR_COUNT_RANGE;
@@ -217,7 +222,7 @@ static lierne_status update(trial *c, step *s) {
         items.rows = c->number % 3 ? rows : items.rows;
         items.returned_rows = c->number % 3 ? items.returned_rows : rows;
     } else if (bad && s->fault == TOO_MANY) {
-        items.nitems = LOCAL + 1;
+        items.nitems = s->counts_first ? -1 : LOCAL + 1;
     } else if (bad && s->fault == SETTINGS) {
         balance[0].tolerance += c->world > 1;
     }
@@ -311,8 +316,8 @@ static void check_lists(trial *c, int place) {
 
 static void create(trial *c) {
     const lierne_samples_spec spec = {.size = sizeof spec,
-                                      .max_local_items = LOCAL,
-                                      .max_local_segments = SEGMENTS,
+                                      .max_local_items = counts_first(c->t) ? 0 : LOCAL,
+                                      .max_local_segments = counts_first(c->t) ? 0 : SEGMENTS,
                                       .ncosts = COSTS,
                                       .caller = 1,
                                       .max_rows = MOST_ROWS,

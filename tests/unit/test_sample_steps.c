@@ -256,6 +256,45 @@ Test(samples, a_step_communicates_twice) {
     }
 }
 
+/* Without a capacity, the counts are gathered before: one more. Steps that need more than all
+ * before plan again, and others neither do nor agree. */
+static void count_growing(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    lierne_plan *plan = NULL, *same;
+    arguments a;
+    int64_t in[32] = {1, 2, 3}, out[32];
+    usual_arguments(&a, rank);
+    spec.max_local_items = 0;
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_samples_get_plan(&plan, s, 0) == LIERNE_OK, "get_plan", "");
+    for (int step = 0; step < 6; step++) {
+        int64_t calls = calls_of(context);
+        bool grows = step == 1 || step == 2; /* of either list of routings */
+        a.cost[0] = step * step;
+        a.items.nitems = step == 0 ? 1 : step == 4 ? 0 : LOCAL;
+        note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+        note(o, (calls_of(context) == calls + 2) == !grows, "update", "calls that it makes");
+        calls = calls_of(context);
+        note(o, lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "forward",
+             lierne_last_error());
+        note(o, calls_of(context) == calls + 1, "forward", "it executes more than the plan");
+    }
+    note(o, lierne_samples_get_plan(&same, s, 0) == LIERNE_OK && same == plan, "get_plan", "");
+    expect_old_routing(s, o, "the last step");
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, without_a_capacity_a_step_communicates_three_times) {
+    outcome all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, count_growing, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
 /* A step that has less memory than it needs gets more, and all ranks agree that each did. */
 static void outgrow(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context), ids[4];
@@ -317,6 +356,50 @@ static void run_out(lierne_context *context, outcome *o) {
         lierne_mem_fail_at(0);
     }
     note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+/* Without a capacity, allocation k of a step that needs more fails: the plan moves as before,
+ * unless a message had no memory. Returns the step's status. */
+static lierne_status run_out_growing(lierne_context *context, outcome *o, size_t k) {
+    lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    lierne_plan *plan = NULL;
+    int64_t in[32] = {5, 6, 7}, out[32] = {0};
+    arguments a;
+    usual_arguments(&a, 0);
+    a.items.nitems = 1;
+    spec.max_local_items = 0;
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_samples_get_plan(&plan, s, 0) == LIERNE_OK, "get_plan", "");
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    a.items.nitems = LOCAL;
+    lierne_mem_fail_at(k);
+    lierne_status status = update(s, &a);
+    lierne_mem_fail_at(0);
+    if (context->dead == LIERNE_OK) {
+        note(o, lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "forward",
+             lierne_last_error());
+        note(o, memcmp(out, in, 6 * sizeof *in) == 0, "forward", "the old routing");
+        a.items.nitems = LOCAL;
+        note(o, update(s, &a) == LIERNE_OK, "another update", lierne_last_error());
+    }
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+    return status;
+}
+
+Test(samples, growing_runs_out_of_memory) {
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    size_t k = 0;
+    while (status == LIERNE_ERR_NO_MEMORY && ++k < 1000) {
+        lierne_context *context;
+        outcome o = {0};
+        assert_ok(lierne_context_create_self(&context, NULL));
+        status = run_out_growing(context, &o, k);
+        cr_expect_eq(o.wrong, 0, "allocation %d: %s", (int)k, o.what);
+        assert_ok(lierne_context_destroy(context));
+        cr_expect_eq(lierne_mem_live(), 0);
+    }
+    cr_expect(status == LIERNE_OK && k > 50, "%d allocations", (int)k);
 }
 
 /* The same with less memory than a step needs: what it gets is there in the next one. */
@@ -395,7 +478,7 @@ static void spoil_spec(lierne_samples_spec *spec, lierne_samples_tensor *t, int 
         spec->size = 1;
         break;
     case 1:
-        spec->max_local_items = 0;
+        spec->max_local_items = -1;
         break;
     case 2:
         spec->max_local_segments = -1;
@@ -433,6 +516,13 @@ static void spoil_spec(lierne_samples_spec *spec, lierne_samples_tensor *t, int 
     case 13:
         t->width = 3;
         break;
+    case 14:
+        spec->max_local_items = 0;
+        spec->max_local_segments = 3;
+        break;
+    case 15:
+        spec->max_local_items = 0;
+        break;
     default:
         spec->caller = 1;
         break;
@@ -444,7 +534,7 @@ static void create_badly(lierne_context *context, void *shared) {
         int status;
         const char *text;
     } wanted[] = {{LIERNE_ERR_INVALID, "size"},
-                  {LIERNE_ERR_INVALID, "rank 2: max_local_items is 0"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_items is -1"},
                   {LIERNE_ERR_INVALID, "rank 2: max_local_segments is -1"},
                   {LIERNE_ERR_INVALID, "rank 2: ncosts is 5, must be 1 to 4"},
                   {LIERNE_ERR_INVALID, "rank 2: max_rows is 0"},
@@ -457,6 +547,8 @@ static void create_badly(lierne_context *context, void *shared) {
                   {LIERNE_ERR_INVALID, "max_inflight"},
                   {LIERNE_ERR_OVERFLOW, "2^60"},
                   {LIERNE_ERR_MISMATCH, "width[0]"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_segments is 3, must be 0 to 0"},
+                  {LIERNE_ERR_MISMATCH, "max_local_items differs between ranks"},
                   {LIERNE_ERR_MISMATCH, "caller"}};
     int rank = lierne_context_get_rank(context);
     outcome *o = &((outcome *)shared)[rank];

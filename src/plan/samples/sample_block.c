@@ -1,5 +1,5 @@
 /* What ranks tell each other in an update: blocks of one size, whatever a rank has, so that the
- * all-gather is planned once.
+ * all-gather is planned once; without a capacity, blocks of what each rank has.
  *
  * Costs travel as they are and are checked by every rank alike, with the number of the item among
  * all. Rows travel as 32 bits, so their own rank checks them. */
@@ -10,35 +10,47 @@
 
 #define MOST_ROWS ((int64_t)1 << 31)
 
-static int64_t segments_of(const lierne_samples_spec *spec) {
-    return spec->max_local_segments ? spec->max_local_segments : spec->max_local_items;
+/* Whether blocks say how many segments each item has. */
+static bool lists_segments(const lierne_samples_spec *spec) {
+    return spec->max_local_segments > 0 || spec->max_local_items == 0;
+}
+
+lierne_sample_size lierne_sample_size_most(const lierne_samples_spec *spec) {
+    if (spec->max_local_items == 0) {
+        return (lierne_sample_size){INT32_MAX, INT32_MAX};
+    }
+    return (lierne_sample_size){spec->max_local_items, spec->max_local_segments
+                                                           ? spec->max_local_segments
+                                                           : spec->max_local_items};
 }
 
 /* 32 bits per segment and array of rows, per item and list. */
-static int64_t halves_of(const lierne_samples_spec *spec) {
-    int64_t lists = (spec->max_local_segments > 0) + (spec->caller ? 2 : 0);
-    return 2 * segments_of(spec) + lists * spec->max_local_items;
+int64_t lierne_sample_block_words(const lierne_samples_spec *spec, lierne_sample_size size) {
+    int64_t lists = lists_segments(spec) + (spec->caller ? 2 : 0);
+    return LIERNE_SAMPLE_HEAD + size.items * spec->ncosts +
+           (2 * size.segments + lists * size.items + 1) / 2;
 }
 
-int64_t lierne_sample_block_words(const lierne_samples_spec *spec) {
-    return LIERNE_SAMPLE_HEAD + spec->max_local_items * spec->ncosts + (halves_of(spec) + 1) / 2;
-}
-
-lierne_sample_block lierne_sample_block_at(const lierne_samples *s, int64_t *words) {
+static lierne_sample_block block_at(const lierne_samples *s, int64_t *words,
+                                    lierne_sample_size size) {
     lierne_sample_block b = {.head = words, .cost = words + LIERNE_SAMPLE_HEAD};
-    void *halves = b.cost + s->spec.max_local_items * s->spec.ncosts;
+    void *halves = b.cost + size.items * s->spec.ncosts;
     int32_t *at = halves;
-    for (int k = 0; k < 2; k++, at += segments_of(&s->spec)) {
+    for (int k = 0; k < 2; k++, at += size.segments) {
         b.rows[k] = (uint32_t *)at;
     }
-    if (s->spec.max_local_segments > 0) {
+    if (lists_segments(&s->spec)) {
         b.segments = at;
-        at += s->spec.max_local_items;
+        at += size.items;
     }
-    for (int k = 0; s->spec.caller && k < 2; k++, at += s->spec.max_local_items) {
+    for (int k = 0; s->spec.caller && k < 2; k++, at += size.items) {
         b.given[k] = at;
     }
     return b;
+}
+
+lierne_sample_block lierne_sample_block_of(const lierne_samples *s, int p) {
+    return block_at(s, s->gather.blocks + s->first_word[p], s->sizes[p]);
 }
 
 static int64_t count_segments(const lierne_items *items, int64_t item) {
@@ -87,7 +99,8 @@ static lierne_status check_each(const lierne_samples *s, const lierne_items *ite
                                "must be at least 0",
                                s->context->rank, (long long)i, (long long)n);
         }
-        LIERNE_TRY(check_capacity(s, "segments", segment + n, segments_of(&s->spec),
+        LIERNE_TRY(check_capacity(s, "segments", segment + n,
+                                  lierne_sample_size_most(&s->spec).segments,
                                   "max_local_segments"));
         LIERNE_TRY(check_rows(s, items, i, segment, 0));
         LIERNE_TRY(check_rows(s, items, i, segment, 1));
@@ -102,8 +115,8 @@ static lierne_status check_items(const lierne_samples *s, const lierne_items *it
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: nitems is %lld, must be at least 0", rank,
                            (long long)items->nitems);
     }
-    LIERNE_TRY(
-        check_capacity(s, "items", items->nitems, s->spec.max_local_items, "max_local_items"));
+    LIERNE_TRY(check_capacity(s, "items", items->nitems, lierne_sample_size_most(&s->spec).items,
+                              "max_local_items"));
     if (items->nitems == 0) {
         return LIERNE_OK;
     }
@@ -116,7 +129,7 @@ static lierne_status check_items(const lierne_samples *s, const lierne_items *it
     if (items->segments && !items->rows) {
         return lierne_check_set(items->rows, "rows");
     }
-    if (items->segments && s->spec.max_local_segments == 0) {
+    if (items->segments && !lists_segments(&s->spec)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: segments is set, and max_local_segments is 0", rank);
     }
@@ -195,10 +208,19 @@ lierne_status lierne_sample_step_take(lierne_sample_step *step, const lierne_sam
     return LIERNE_OK;
 }
 
+lierne_sample_size lierne_sample_step_size(const lierne_sample_step *step) {
+    const lierne_items *items = &step->items;
+    lierne_sample_size size = {items->nitems, 0};
+    for (int64_t i = 0; i < items->nitems; i++) {
+        size.segments += count_segments(items, i);
+    }
+    return size;
+}
+
 void lierne_sample_block_write(const lierne_samples *s, const lierne_sample_step *step,
                                lierne_status status) {
     const lierne_items *items = &step->items;
-    lierne_sample_block b = lierne_sample_block_at(s, s->gather.own);
+    lierne_sample_block b = block_at(s, s->gather.own, s->sizes[s->context->index]);
     int64_t n = status == LIERNE_OK ? items->nitems : 0, segment = 0;
     b.head[LIERNE_SAMPLE_STATUS] = status;
     b.head[LIERNE_SAMPLE_ITEMS] = n;
@@ -225,8 +247,7 @@ void lierne_sample_block_write(const lierne_samples *s, const lierne_sample_step
 void lierne_sample_blocks_read(lierne_samples *s, lierne_sample_routing *r) {
     int64_t at = 0;
     for (int p = 0; p < s->nranks; p++) {
-        lierne_sample_block b =
-            lierne_sample_block_at(s, s->gather.blocks + p * (int64_t)s->gather.words);
+        lierne_sample_block b = lierne_sample_block_of(s, p);
         int64_t n = s->counts[p] = b.head[LIERNE_SAMPLE_ITEMS], segment = 0;
         memcpy(s->cost + at * s->spec.ncosts, b.cost,
                (size_t)(n * s->spec.ncosts) * sizeof *b.cost);

@@ -55,8 +55,7 @@ void lierne_sample_lists_fill(const lierne_samples *s, lierne_sample_routing *r)
     }
     memset(r->nsegments, 0, sizeof r->nsegments);
     for (int p = 0; p < s->nranks; p++) {
-        const lierne_sample_block b =
-            lierne_sample_block_at(s, s->gather.blocks + p * (int64_t)s->gather.words);
+        const lierne_sample_block b = lierne_sample_block_of(s, p);
         int64_t first = 0;
         for (int64_t i = 0; i < b.head[LIERNE_SAMPLE_ITEMS]; i++, item++) {
             int64_t end = first + (b.segments ? b.segments[i] : 1);

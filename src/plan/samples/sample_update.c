@@ -34,11 +34,10 @@ static lierne_status agree(const lierne_samples *s, const kept_error *kept,
 
 /* Whether some rank failed, or has other settings than rank 0: the same on every rank. */
 static bool disagree(const lierne_samples *s) {
-    int64_t settings = lierne_sample_block_at(s, s->gather.blocks).head[LIERNE_SAMPLE_SETTINGS];
+    int64_t settings = lierne_sample_block_of(s, 0).head[LIERNE_SAMPLE_SETTINGS];
     bool other = false;
     for (int p = 0; p < s->nranks; p++) {
-        const int64_t *head =
-            lierne_sample_block_at(s, s->gather.blocks + p * (int64_t)s->gather.words).head;
+        const int64_t *head = lierne_sample_block_of(s, p).head;
         other |=
             head[LIERNE_SAMPLE_STATUS] != LIERNE_OK || head[LIERNE_SAMPLE_SETTINGS] != settings;
     }
@@ -142,23 +141,29 @@ static lierne_status find_routing(lierne_samples *s, lierne_sample_step *step) {
     return LIERNE_OK;
 }
 
-/* What was checked leaves no error to a plan's update, but those of a context that checks calls. */
-static lierne_status update_plan(lierne_samples *s, const lierne_sample_routing *r, int i) {
-    bool returns = s->ways[i] == LIERNE_SAMPLES_RETURN;
-    const lierne_segments segments = {.size = sizeof segments,
-                                      .nsegments = r->n,
-                                      .cu_seqlens = r->boundaries[s->ways[i]]};
-    const lierne_packing src = {.size = sizeof src, .owner = r->owner[returns ? 1 : 0]};
-    const lierne_packing dst = {.size = sizeof dst, .owner = r->owner[returns ? 2 : 1]};
-    const lierne_segments_update update = {.size = sizeof update,
-                                           .segments = &segments,
-                                           .src = &src,
-                                           .dst = &dst};
-    lierne_plan_hold(s->plans[i], -1);
-    lierne_status status = lierne_plan_update_segments(s->plans[i], &update);
-    lierne_plan_hold(s->plans[i], 1);
-    lierne_plan_set_compared(s->plans[i]);
-    return status;
+/* Of a rank that failed: -1. */
+static lierne_status gather_sizes(lierne_samples *s, const lierne_sample_step *step,
+                                  const kept_error *kept) {
+    bool failed = false;
+    if (kept->status == LIERNE_OK) {
+        const lierne_sample_size own = lierne_sample_step_size(step);
+        s->counter.own[0] = own.items << 32 | own.segments;
+    } else {
+        s->counter.own[0] = -1;
+    }
+    LIERNE_TRY(lierne_host_gather_run(&s->counter));
+    for (int p = 0; p < s->nranks; p++) {
+        int64_t word = s->counter.blocks[p];
+        s->sizes[p] = (lierne_sample_size){word >> 32, word & UINT32_MAX};
+        failed |= word < 0;
+    }
+    return failed ? agree(s, kept, step->fields, step->nfields) : lierne_samples_grow_lists(s);
+}
+
+static lierne_status gather_blocks(lierne_samples *s) {
+    int64_t words = lierne_sample_block_words(&s->spec, s->sizes[s->context->index]);
+    return lierne_samples_count_first(s) ? lierne_host_gather_exchange(&s->gather, (size_t)words)
+                                         : lierne_host_gather_run(&s->gather);
 }
 
 lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items *items,
@@ -174,14 +179,18 @@ lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items 
         status = lierne_sample_step_take(&step, samples, items, balance_spec, destination);
     }
     keep_error(&kept, status);
+    if (lierne_samples_count_first(samples)) {
+        LIERNE_TRY(gather_sizes(samples, &step, &kept));
+    }
     lierne_sample_block_write(samples, &step, status);
-    LIERNE_TRY(lierne_host_gather_run(&samples->gather));
+    LIERNE_TRY(gather_blocks(samples));
     if (disagree(samples)) {
         return agree(samples, &kept, step.fields, step.nfields);
     }
     LIERNE_TRY(find_routing(samples, &step));
+    LIERNE_TRY(lierne_samples_grow_plans(samples));
     for (int i = 0; i < samples->ntensors; i++) {
-        LIERNE_TRY(update_plan(samples, &samples->routings[!samples->current], i));
+        LIERNE_TRY(lierne_samples_update_plan(samples, &samples->routings[!samples->current], i));
     }
     samples->current = !samples->current;
     return LIERNE_OK;

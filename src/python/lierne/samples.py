@@ -121,13 +121,14 @@ class Samples:
     Collective over the context; all ranks give the same capacities. dispatch and ret: the tensors that go
     to the assigned ranks and that come back, a (width, dtype) each; a tensor is [rows, width]. A (width,
     dtype, "segments") of dispatch has one row per segment, in place of its rows.
-    max_items, max_segments: the most items and segments at home on one rank (segments 0: an item is one).
+    max_items, max_segments: the most items and segments at home on one rank (segments 0: an item is one);
+    max_items 0: any number of both, and updates gather the counts before, one communication more.
     max_rows, max_returned_rows: the most rows of one rank, at home and where it computes. costs: of each
     item. caller: whether updates may have mode "caller". Raises NotImplementedError where the context's
     memory or transports cannot do this."""
 
     def __init__(self, context: Context, dispatch: typing.Sequence[typing.Tuple[typing.Any, ...]],
-                 ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_items: int, max_rows: int,
+                 ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_rows: int, max_items: int = 0,
                  max_segments: int = 0, max_returned_rows: int = 0, costs: int = 1, caller: bool = False,
                  max_inflight: int = 1, name: typing.Optional[str] = None) -> None:
         self.context, self._handle = context, None

@@ -36,7 +36,7 @@ class Samples:
     numbers of an update over the job's store, which suits a few ranks."""
 
     def __init__(self, context: Context, dispatch: typing.Sequence[typing.Tuple[typing.Any, ...]],
-                 ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_items: int, max_rows: int,
+                 ret: typing.Sequence[typing.Tuple[typing.Any, ...]] = (), *, max_rows: int, max_items: int = 0,
                  max_segments: int = 0, max_returned_rows: int = 0, costs: int = 1, caller: bool = False,
                  max_inflight: int = 1) -> None:
         capacities = arguments(locals(), "context", "dispatch", "ret")
