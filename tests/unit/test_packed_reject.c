@@ -446,6 +446,13 @@ Test(packed, ranks_with_other_segments_are_found) {
         one.owner[1] = 1;
     }
     expect_noticed(&all, NULL, true, true, "a forgotten update");
+    all.packing.lead = all.lead, all.lead[0] = 1;
+    one.packing.lead = one.lead, one.lead[0] = 0, one.lead[1] = 1;
+    expect_noticed(&all, &one, true, false, "another lead");
+    all.packing.lead = one.packing.lead = NULL;
+    all.packing.order = all.order, all.order[0] = 1, all.order[1] = 0;
+    one.packing.order = one.order;
+    expect_noticed(&all, &one, true, false, "another order");
     lierne_grid_destroy(all.grid);
     lierne_grid_destroy(one.grid);
 }
