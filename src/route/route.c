@@ -457,11 +457,21 @@ void lierne_route_print(const lierne_route *route, lierne_text *text) {
     }
 }
 
+/* Where peers come and go with segments, some messages have nothing. */
+static bool receives(const lierne_stage *stage) {
+    for (size_t m = 0; m < stage->recvs.count; m++) {
+        if (stage->recvs.at[m].elements > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int64_t lierne_route_alias(const lierne_route *route, int64_t untouched) {
     int64_t offset = -1, covered = 0;
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_stage *stage = &route->stages.at[i];
-        if (stage->recvs.count || stage->sums.count) {
+        if (receives(stage) || stage->sums.count) {
             return -1;
         }
         for (size_t o = 0; o < stage->copies.count; o++) {

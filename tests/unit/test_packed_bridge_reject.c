@@ -188,6 +188,11 @@ Test(packed_bridge, runs_that_are_rejected) {
     b.runs[0].length = 0, reject(&b, range, "runs[0].length is 0, must be in 1 to 3");
     b.runs[0].length = 4, reject(&b, range, "runs[0].length is 4, must be in 1 to 3");
     b.runs[1].position = 6, reject(&b, range, "runs[1].length is 2, must be in 1 to 1");
+    b.runs[0].segment = -1, reject(&b, range, "runs[0].segment is -1");
+    b.runs[0].length = -1, reject(&b, range, "runs[0].length is -1");
+    b.runs[0].length = INT64_MAX, b.runs[0].row = 1, b.runs[0].position = 1;
+    reject(&b, range, "runs[0].length is 9223372036854775807, must be in 1 to 2");
+    b.runs[1].position = INT64_MAX, reject(&b, range, "runs[1].position is 9223372036854775807");
     b.runs[0].row = INT64_MAX,
     reject(&b, range, "runs[0].row is 9223372036854775807, must be in 0 to 2");
     b.spec.nruns = 3, reject(&b, LIERNE_ERR_COUNT, "runs[2]: of its 2 rows of image 0");
