@@ -1,7 +1,8 @@
 /* The benchmark of dense halos: lierne in place, padded and with margins alone, over shared memory
  * from memory of lierne_context_alloc, beside MPI_Neighbor_alltoallw in place, PETSc's DMDA, and
  * copies and sums of the same boxes in each rank's own memory. PETSc works in doubles, so there are
- * workloads in f64 of as many bytes as those in f32.
+ * workloads in f64 of as many bytes as those in f32. Of the periodic cube in f32 also a stencil,
+ * all of it after the exchange or its interior in between.
  *
  *   mpirun -n 2|4 dense [quick|--csv] [text...] */
 #include "bench/dense.h"
@@ -13,7 +14,8 @@ enum { ROUNDS = 41 };
 
 static const method_kind *const kinds[] = {&dense_place,    &dense_margin_storage, &dense_padded,
                                            &dense_over_mpi, &dense_neighbor,       &dense_petsc,
-                                           &dense_bound,    &dense_copy_bound};
+                                           &dense_bound,    &dense_copy_bound,     &dense_after,
+                                           &dense_between};
 
 static const dense workloads[] = {
     {.name = "field f32 box",

@@ -87,5 +87,6 @@ void dense_add(const dense *w, char *to, const char *from, size_t bytes);
 
 extern const method_kind dense_place, dense_over_mpi, dense_padded, dense_margin_storage;
 extern const method_kind dense_neighbor, dense_petsc, dense_bound, dense_copy_bound;
+extern const method_kind dense_after, dense_between; /* forward only: with a stencil */
 
 #endif
