@@ -315,14 +315,14 @@ static size_t element_of(const lierne_block *b, int64_t i) {
 static lierne_block boxed(int ndims, int64_t run, int64_t gap) {
     lierne_block b = {.offset = 3, .ndims = ndims};
     for (int64_t d = ndims - 1, stride = 1; d >= 0; d--) {
-        b.count[d] = d == ndims - 1 ? run : 3;
+        b.count[d] = d == ndims - 1 ? run : d == 0 ? 5 : 3;
         b.stride[d] = stride;
         stride *= b.count[d] + gap;
     }
     return b;
 }
 
-enum { BOX = 4 * 4 * 4 * 320 + 3 };
+enum { BOX = 6 * 4 * 4 * 320 + 3 };
 
 enum { ADDED = 4 };
 

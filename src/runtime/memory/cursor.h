@@ -47,6 +47,25 @@ static inline int64_t run_stride(const lierne_block *block) {
     return block->ndims ? block->stride[block->ndims - 1] : 1;
 }
 
+/* Rows are worked on together: where there are few of them, those of the next outer loop are. What
+ * is done with each does not depend on the others. Blocks with a list have two loops. */
+#define FEW_ROWS 4
+
+static inline bool has_few_rows(const lierne_block *block) {
+    int rows = block->ndims - 2;
+    return rows > 0 && block->count[rows] < FEW_ROWS && block->count[rows - 1] > block->count[rows];
+}
+
+static inline lierne_block with_more_rows(const lierne_block *block) {
+    lierne_block b = *block;
+    int rows = block->ndims - 2;
+    b.count[rows] = block->count[rows - 1];
+    b.count[rows - 1] = block->count[rows];
+    b.stride[rows] = block->stride[rows - 1];
+    b.stride[rows - 1] = block->stride[rows];
+    return b;
+}
+
 /* The runs of the two innermost loops, from the cursor on. */
 static inline lierne_rows runs_at(const void *base, const lierne_block *block, const cursor *c,
                                   size_t size) {

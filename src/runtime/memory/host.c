@@ -57,6 +57,13 @@ void lierne_host_copy_of(size_t whole, size_t size, void *to, const lierne_block
         return;
     }
     cursor c = {0};
+    lierne_block more[2];
+    if (has_few_rows(to_block)) {
+        more[0] = with_more_rows(to_block);
+        more[1] = with_more_rows(from_block);
+        to_block = &more[0];
+        from_block = &more[1];
+    }
     int64_t runs = to_block->ndims > 1 ? to_block->count[to_block->ndims - 2] : 1;
     if (contiguous) {
         do {
@@ -99,6 +106,11 @@ static void zero_rows(const lierne_rows *rows, int64_t n, size_t bytes) {
 
 void lierne_host_zero(size_t size, void *to, const lierne_block *block) {
     cursor c = {0};
+    lierne_block more;
+    if (has_few_rows(block)) {
+        more = with_more_rows(block);
+        block = &more;
+    }
     int64_t n = run_count(block);
     bool rows = run_stride(block) == 1 && block->ndims > 1 && !block->rows;
     if (block_empty(block)) {

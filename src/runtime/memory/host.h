@@ -64,6 +64,9 @@ typedef struct lierne_rows {
 void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes);
 bool lierne_rows_add(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, int64_t n,
                      int64_t width);
+/* Most elements of a row of several contributions for which a kernel does not pay, since each row
+ * would be a call of its own. lierne_rows_sum takes longer rows only of to += from[1]. */
+#define LIERNE_SHORT_ROW 64
 bool lierne_rows_sum(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, size_t n,
                      int64_t rows, int64_t width);
 void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_rows *to,

@@ -161,7 +161,7 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
 }
 
 /* own: the first source is the target. Compilers vectorise additions to it, but not those of a
- * source that may overlap it. */
+ * source that may overlap it. A sum of many has an accumulator. */
 #define SUM(name, type, STORE)                                                                     \
     static inline void sum_as_##name(const lierne_rows *to, const lierne_rows *from, size_t n,     \
                                      int64_t rows, int64_t width, bool own) {                      \
@@ -187,6 +187,26 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
             sum_as_##name(to, from, n, rows, width, own);                                          \
         }                                                                                          \
     }                                                                                              \
+    static inline void sum_many_##name(const lierne_rows *to, const lierne_rows *from, size_t n,   \
+                                       int64_t rows, int64_t width) {                              \
+        type sum[LIERNE_SHORT_ROW];                                                                \
+        for (int64_t i = 0; i < rows; i++) {                                                       \
+            const type *row = (const type *)(const void *)(from->base + (size_t)i * from->step);   \
+            type *t = (type *)(void *)(to->base + (size_t)i * to->step);                           \
+            for (int64_t k = 0; k < width; k++) {                                                  \
+                sum[k] = row[k];                                                                   \
+            }                                                                                      \
+            for (size_t s = 1; s < n; s++) {                                                       \
+                row = (const type *)(const void *)(from[s].base + (size_t)i * from[s].step);       \
+                for (int64_t k = 0; k < width; k++) {                                              \
+                    sum[k] = (type)(sum[k] + row[k]);                                              \
+                }                                                                                  \
+            }                                                                                      \
+            for (int64_t k = 0; k < width; k++) {                                                  \
+                t[k] = STORE(sum[k]);                                                              \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
     static void sum_##name(const lierne_rows *to, const lierne_rows *from, size_t n, int64_t rows, \
                            int64_t width) {                                                        \
         bool own = from->base == to->base && from->step == to->step;                               \
@@ -196,8 +216,10 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
             sum_n_##name(to, from, 3, rows, width, true);                                          \
         } else if (n == 2) {                                                                       \
             sum_n_##name(to, from, 2, rows, width, false);                                         \
+        } else if (width == 2) {                                                                   \
+            sum_many_##name(to, from, n, rows, 2);                                                 \
         } else {                                                                                   \
-            sum_as_##name(to, from, n, rows, width, false);                                        \
+            sum_many_##name(to, from, n, rows, width);                                             \
         }                                                                                          \
     }
 

@@ -149,10 +149,7 @@ static const char *at(const lierne_contribution *s, const cursor *c, int64_t i, 
 
 /* Least elements of a row for which a kernel pays where loops in C add without converting. */
 #define KERNEL_WIDTH 256
-/* Most elements of a row of several contributions for which a kernel does not pay: each row would
- * be a call of its own. */
-#define SHORT 64
-#define MOST  16 /* contributions that are looked up together */
+#define MOST         16 /* contributions that are looked up together */
 
 /* Whether a sum is one of rows: to += from[1], or with short rows and without lists any. */
 static bool has_rows(const void *to, const lierne_block *to_block, const lierne_contribution *from,
@@ -164,20 +161,39 @@ static bool has_rows(const void *to, const lierne_block *to_block, const lierne_
         contiguous = contiguous && run_stride(from[k].block) == 1;
         *listed = *listed || from[k].block->rows;
     }
-    return contiguous && (in_place || (run_count(to_block) <= SHORT && !*listed && !converts));
+    return contiguous &&
+           (in_place || (run_count(to_block) <= LIERNE_SHORT_ROW && !*listed && !converts));
+}
+
+/* The same sum with more rows at once. */
+static const lierne_block *with_rows_of(lierne_block *blocks, const lierne_block *to_block,
+                                        const lierne_contribution **from, lierne_contribution *more,
+                                        size_t n) {
+    blocks[0] = with_more_rows(to_block);
+    for (size_t k = 0; k < n; k++) {
+        blocks[k + 1] = with_more_rows((*from)[k].block);
+        more[k] = (lierne_contribution){(*from)[k].base, &blocks[k + 1]};
+    }
+    *from = more;
+    return blocks;
 }
 
 /* Handles rows; false if the operation is another one. */
 static bool add_rows(bool simd, lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_contribution *from, size_t n) {
+    lierne_block blocks[MOST + 1];
+    lierne_contribution more[MOST];
     size_t size = lierne_dtype_size(dtype);
-    int64_t rows = to_block->ndims > 1 ? to_block->count[to_block->ndims - 2] : 1;
     int64_t width = run_count(to_block);
     bool pays = simd && (width >= KERNEL_WIDTH || size == 2), listed;
     lierne_sum_kernel *kernel = pays ? lierne_simd_sum(dtype) : NULL;
     bool fits = has_rows(to, to_block, from, n, kernel != NULL, &listed);
+    if (fits && has_few_rows(to_block)) {
+        to_block = with_rows_of(blocks, to_block, &from, more, n);
+    }
+    int64_t rows = to_block->ndims > 1 ? to_block->count[to_block->ndims - 2] : 1;
     cursor c = {0};
-    for (bool more = true; fits && more; more = next(to_block, &c, to_block->ndims - 3)) {
+    for (bool left = true; fits && left; left = next(to_block, &c, to_block->ndims - 3)) {
         lierne_rows t = runs_at(to, to_block, &c, size), f[MOST];
         for (size_t k = 0; k < n; k++) {
             f[k] = runs_at(from[k].base, from[k].block, &c, size);
