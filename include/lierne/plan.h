@@ -365,14 +365,19 @@ LIERNE_API lierne_status lierne_plan_check(const lierne_plan *const *plans, int 
  * the plans executed one by one.
  *
  * The plans stay the caller's and may also be executed on their own. While coalesced plans hold
- * them, they can be neither destroyed nor updated (BUSY). */
+ * them, they can be neither destroyed nor updated (BUSY). Only plans with max_segments
+ * (lierne/redistribute.h) and those of samples (lierne/samples.h) may be updated between calls,
+ * which then move what was updated; not during a call, nor after one that was captured into a
+ * graph. Such plans are coalesced with each other, and are between the same ranks. */
 #define LIERNE_MAX_COALESCED 64 /* plans held by one lierne_coalesced */
 
 typedef struct lierne_coalesced lierne_coalesced;
 
 /* Coalesces n plans of one context, given in the same order on every rank. plans itself may be
  * freed afterwards. Collective; on any rank's failure every rank gets the same error, and *out is
- * NULL. Errors: INVALID (NULL, n not in 1 to LIERNE_MAX_COALESCED, plans of different contexts),
+ * NULL. Errors: INVALID (NULL, n not in 1 to LIERNE_MAX_COALESCED, plans of different contexts,
+ * plans with max_segments and others, or between other ranks, plans of samples whose spec has
+ * max_local_items 0),
  * MISMATCH (the ranks' plans differ, or their order), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT.
  * The context is that of the first plan that is not NULL. A rank whose plans are all NULL gets
  * INVALID alone, and the others get TIMEOUT. */

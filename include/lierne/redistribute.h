@@ -131,7 +131,7 @@ typedef struct lierne_redistribute_spec {
      * all rows that a rank sends and receives, over shared memory taken at once in memory that
      * the ranks share, and lists in proportion to the segments. Both or neither; 0: the segments
      * never change. Such a plan moves as DIRECT, its messages are packed, or read where the sender
-     * has them, and it can only be executed by itself: it cannot be coalesced, composed or
+     * has them. It can be coalesced with plans like it (lierne/plan.h), but not composed or
      * transposed. Contributions of a PARTIAL src are sent to every rank that needs their sum, and
      * added there, with the bits of a plan whose segments never change. */
     int64_t max_segments;
@@ -218,11 +218,11 @@ typedef struct lierne_segments_update {
  * Errors: INVALID (NULL, update->size, a plan without max_segments, a packing for a layout without
  * one or none for one with it, images or runs for a plan that is no packed bridge, store, padding
  * or row_order that differ, and what lierne_layout_create rejects in segments and packing);
- * OVERFLOW; INDIVISIBLE; of runs those of lierne/packed_bridge.h; CAPACITY; BUSY (a request is in
- * flight, or a call was captured into a graph); in a context that checks also MISMATCH, TIMEOUT,
- * PEER_FAILED, TRANSPORT; in one for device memory, where more is allocated, NO_MEMORY and
- * TRANSPORT, which kill it; the error that killed the context. Thread safety: a context serves one
- * thread at a time. */
+ * OVERFLOW; INDIVISIBLE; of runs those of lierne/packed_bridge.h; CAPACITY; BUSY (a request or a
+ * call of coalesced plans is in flight, or one was captured into a graph); in a context that checks
+ * also MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; in one for device memory, where more is
+ * allocated, NO_MEMORY and TRANSPORT, which kill it; the error that killed the context. Thread
+ * safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_update_segments(lierne_plan *plan,
                                                      const lierne_segments_update *update);
 

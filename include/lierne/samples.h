@@ -207,7 +207,7 @@ LIERNE_API lierne_status lierne_samples_create(lierne_samples **out, lierne_cont
                                                const lierne_samples_spec *spec);
 
 /* Frees samples and their plans; not collective. NULL is allowed. Errors: BUSY (a request of a plan
- * is in flight, or a run holds a plan; nothing is freed). */
+ * is in flight, or coalesced plans or a run hold a plan; nothing is freed). */
 LIERNE_API lierne_status lierne_samples_destroy(lierne_samples *samples);
 
 /* The next step: other items. Collective. items: those of this rank. balance: how they are
@@ -236,18 +236,20 @@ LIERNE_API lierne_status lierne_samples_destroy(lierne_samples *samples);
  * ranks; INVALID (also: items->ncosts is not spec->ncosts, segments where max_local_segments is 0
  * and max_local_items is not, CALLER without spec->caller, on this rank's item); COUNT_RANGE also
  * for returned rows; CAPACITY (items or segments of a rank, or rows of a rank in a place, above the
- * spec's); BUSY (a request of a plan is in flight, or a call of one was captured into a graph);
- * MISMATCH (ranks gave different settings, or made other numbers of calls before: names a rank and
- * the field); TIMEOUT; PEER_FAILED; TRANSPORT; where a device or messages of the control need more
- * memory, NO_MEMORY, which kills the context; the error that killed it. A rank that passes NULL for
- * samples gets INVALID alone. */
+ * spec's); BUSY (a request of a plan or a call of coalesced ones is in flight, or one was captured
+ * into a graph); MISMATCH (ranks gave different settings, or made other numbers of calls before:
+ * names a rank and the field); TIMEOUT; PEER_FAILED; TRANSPORT; where a device or messages of the
+ * control need more memory, NO_MEMORY, which kills the context; the error that killed it. A rank
+ * that passes NULL for samples gets INVALID alone. */
 LIERNE_API lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items *items,
                                                const lierne_balance_spec *balance,
                                                const lierne_balance_spec *destination);
 
 /* The plan of tensor `tensor` of the spec, to be executed with lierne/plan.h in both directions. It
  * belongs to the samples, and its shape follows their updates: it cannot be destroyed, updated,
- * coalesced, transposed or composed. Not collective. Errors: INVALID (NULL, tensor). */
+ * transposed or composed. Coalesced (lierne_coalesced_create), tensors travel in one message per
+ * pair of ranks; that needs max_local_items, and space for the messages once more. Not collective.
+ * Errors: INVALID (NULL, tensor). */
 LIERNE_API lierne_status lierne_samples_get_plan(lierne_plan **plan, const lierne_samples *samples,
                                                  int tensor);
 

@@ -1,7 +1,8 @@
 /* Coalesced plans: several plans in one execution per direction.
  *
  * They own two executions over the routes of their plans, and count as a holder of each plan, so
- * that no plan can be destroyed or updated meanwhile. */
+ * that no plan can be destroyed or updated meanwhile. Where segments change, plans may be updated
+ * between calls: their stamps say that they were, and the next call changes the executions. */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -16,6 +17,8 @@ struct lierne_coalesced {
     lierne_plan **plans;
     lierne_execution *executions[2];
     lierne_connection *connection; /* of the executions, or NULL */
+    bool varies;
+    int keeps;    /* by how much each plan is kept */
     int calls[2]; /* ids of the agreements on the calls in flight; -1: not compared */
     int64_t started[2];
     lierne_counters *counters;
@@ -24,6 +27,7 @@ struct lierne_coalesced {
 static void drop_coalesced(lierne_coalesced *x) {
     for (int i = 0; x->plans && i < x->n; i++) {
         lierne_plan_hold(x->plans[i], -1);
+        lierne_plan_keep(x->plans[i], -x->keeps);
     }
     lierne_execution_destroy(x->executions[LIERNE_DIRECTION_FORWARD]);
     lierne_execution_destroy(x->executions[LIERNE_DIRECTION_ADJOINT]);
@@ -48,15 +52,38 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
 
 static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
     const lierne_route *routes[LIERNE_MAX_COALESCED];
+    const lierne_varying *varying[LIERNE_MAX_COALESCED];
     for (int i = 0; i < x->n; i++) {
         routes[i] = lierne_plan_route(x->plans[i], d);
+        varying[i] = lierne_plan_side_of(x->plans[i], d)->varying;
     }
     const lierne_group *group = lierne_plan_group(x->plans[0]);
     return lierne_execution_create(&x->executions[d], x->context, group ? &group->domain : NULL,
                                    routes, (size_t)x->n, 1,
                                    d == LIERNE_DIRECTION_FORWARD ? "coalesced forward"
                                                                  : "coalesced adjoint",
-                                   NULL, NULL);
+                                   NULL, x->varies ? varying : NULL);
+}
+
+static const lierne_varying *varying_of(lierne_plan *plan) {
+    return lierne_plan_side_of(plan, LIERNE_DIRECTION_FORWARD)->varying;
+}
+
+/* Where segments change, one ring compares them, of the ranks of all plans. */
+static lierne_status check_ranks(lierne_plan *plan, lierne_plan *first, int i, int rank) {
+    const lierne_varying *a = varying_of(plan), *b = varying_of(first);
+    if (!a != !b) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the segments of plan %d may change (max_segments in its "
+                           "spec), and those of plan %d may not: coalesce these apart",
+                           rank, a ? i : 0, a ? 0 : i);
+    }
+    return !a || (a->predecessor == b->predecessor && a->successor == b->successor)
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
+                             "rank %d: plan %d is between other ranks than plan 0, and their "
+                             "segments may change: coalesce these apart",
+                             rank, i);
 }
 
 static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *context,
@@ -82,16 +109,20 @@ static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *cont
         }
         char which[32];
         snprintf(which, sizeof which, "plan %d", i);
-        LIERNE_TRY(lierne_plan_check_not_shared(plans[i], which));
+        LIERNE_TRY(lierne_plan_check_coalescible(plans[i], which));
+        LIERNE_TRY(check_ranks(plans[i], plans[0], i, context->rank));
     }
     LIERNE_TRY(lierne_alloc(&x, 1, sizeof *x));
     *out = x;
     x->context = context;
+    x->varies = varying_of(plans[0]) != NULL;
+    x->keeps = x->varies;
     LIERNE_TRY(lierne_counters_find(&x->counters, context, NULL, "coalesced"));
     LIERNE_TRY(lierne_alloc(&x->plans, (size_t)n, sizeof(lierne_plan *)));
     for (; x->n < n; x->n++) {
         x->plans[x->n] = plans[x->n];
         lierne_plan_hold(x->plans[x->n], 1);
+        lierne_plan_keep(x->plans[x->n], x->keeps);
     }
     LIERNE_TRY(make_execution(x, LIERNE_DIRECTION_FORWARD));
     LIERNE_TRY(make_execution(x, LIERNE_DIRECTION_ADJOINT));
@@ -214,6 +245,43 @@ static void identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_identify(x->executions[d], id);
 }
 
+/* After updates of the plans. */
+static lierne_status refresh(lierne_coalesced *x) {
+    for (int d = 0; x->varies && d < 2; d++) {
+        lierne_status status = lierne_execution_outdated(x->executions[d])
+                                   ? lierne_execution_vary(x->executions[d])
+                                   : LIERNE_OK;
+        if (status != LIERNE_OK) {
+            return lierne_context_kill(x->context, status);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* What the ranks compare before the call, where no message does. */
+static const int64_t *stamp_to_compare(const lierne_coalesced *x, int d) {
+    bool compares = false;
+    for (int i = 0; i < x->n; i++) {
+        compares |= lierne_plan_compares(x->plans[i]);
+    }
+    return compares ? lierne_execution_stamp(x->executions[d]) : NULL;
+}
+
+/* During a call no plan may change; nor after one that a graph repeats. */
+static void keep_plans(lierne_coalesced *x, int by) {
+    for (int i = 0; x->varies && i < x->n; i++) {
+        lierne_plan_keep(x->plans[i], by);
+    }
+    x->keeps += x->varies ? by : 0;
+}
+
+static void count_call(lierne_coalesced *x, lierne_direction d) {
+    for (int i = 0; i < x->n; i++) {
+        lierne_plan_count_call(x->plans[i], d);
+        lierne_plan_set_compared(x->plans[i]);
+    }
+}
+
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
                                      const void *const *in, void *stream) {
     LIERNE_PUBLIC_CALL();
@@ -222,17 +290,23 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(lierne_context_alive(x->context));
     LIERNE_TRY(lierne_context_agreement_status(x->context, x->decision));
+    LIERNE_TRY(refresh(x));
     lierne_status mine = check_call(x, d, out, in, stream);
     const lierne_compared_call call = {.name = names[d == LIERNE_DIRECTION_ADJOINT],
+                                       .stamp = stamp_to_compare(x, d == LIERNE_DIRECTION_ADJOINT),
+                                       .calls = x->started[d == LIERNE_DIRECTION_ADJOINT],
                                        .plan = x->decision,
                                        .captured = lierne_execution_captures(
                                            x->executions[d == LIERNE_DIRECTION_ADJOINT], stream)};
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
     identify(x, d);
+    count_call(x, d);
+    keep_plans(x, -1);
     lierne_status status =
         lierne_execution_begin(x->executions[d], LIERNE_REDUCTION_SUM, out, in, stream);
     lierne_recorder_flush(&x->context->recorder);
+    keep_plans(x, lierne_execution_running(x->executions[d]) ? 0 : 1);
     return status;
 }
 
@@ -243,7 +317,11 @@ lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
     if (!lierne_execution_running(x->executions[d])) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "nothing is in flight in this direction");
     }
-    return lierne_plan_end_call(x->context, x->calls[d], x->executions[d]);
+    lierne_status status = lierne_plan_end_call(x->context, x->calls[d], x->executions[d]);
+    if (!lierne_execution_was_captured(x->executions[d])) {
+        keep_plans(x, 1);
+    }
+    return status;
 }
 
 lierne_status lierne_coalesced_get_messages(int64_t *sent, int64_t *received,

@@ -27,7 +27,10 @@ struct lierne_plan {
     bool needs_stream[2];             /* a call without one is an error */
     size_t started[2];
     lierne_counters *counters; /* with the name */
-    int held;                  /* by how many coalesced plans */
+    int held;                  /* by how many coalesced plans and others */
+    int kept;                  /* of them, those that let it change meanwhile */
+    bool grows;                /* it may become another plan (lierne_plan_exchange) */
+    int64_t coalesced_calls[2];
     bool compares; /* the next call compares the segments, which no message does, with all ranks */
 };
 

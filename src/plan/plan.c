@@ -58,11 +58,12 @@ static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old)
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
         const lierne_route *route = plan->parts.side[d].route;
+        const lierne_varying *varying = plan->parts.side[d].varying;
         bool has_spare = old && i < (size_t)old->parts.max_inflight;
         LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, domain_of(plan), &route, 1,
                                            n, lierne_direction_names[d],
                                            has_spare ? &old->requests[d][i].spare : NULL,
-                                           plan->parts.side[d].varying));
+                                           varying ? &varying : NULL));
     }
     lierne_execution_list_transports(plan->transports[d], sizeof plan->transports[d],
                                      plan->requests[d][0].execution);
@@ -250,11 +251,27 @@ void lierne_plan_set_compared(lierne_plan *plan) {
 }
 
 int64_t lierne_plan_calls(const lierne_plan *plan, lierne_direction direction) {
-    return (int64_t)plan->started[direction];
+    return (int64_t)plan->started[direction] + plan->coalesced_calls[direction];
+}
+
+void lierne_plan_count_call(lierne_plan *plan, lierne_direction direction) {
+    plan->coalesced_calls[direction]++;
+}
+
+bool lierne_plan_compares(const lierne_plan *plan) {
+    return plan->compares;
+}
+
+void lierne_plan_set_grows(lierne_plan *plan) {
+    plan->grows = true;
 }
 
 void lierne_plan_hold(lierne_plan *plan, int by) {
     plan->held += by;
+}
+
+void lierne_plan_keep(lierne_plan *plan, int by) {
+    plan->kept += by;
 }
 
 static bool has_messages(const lierne_plan *plan) {
@@ -345,11 +362,11 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which) {
-    if (plan->parts.side[LIERNE_DIRECTION_FORWARD].varying) {
+lierne_status lierne_plan_check_coalescible(const lierne_plan *plan, const char *which) {
+    if (plan->grows) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "rank %d: the segments of %s may change (max_segments in its spec): it "
-                           "can only be executed by itself",
+                           "rank %d: %s is of samples without a capacity (max_local_items in their "
+                           "spec): it can only be executed by itself",
                            plan->context->rank, which);
     }
     return plan->outputs[LIERNE_DIRECTION_FORWARD] || plan->outputs[LIERNE_DIRECTION_ADJOINT]
@@ -360,12 +377,22 @@ lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *
                : LIERNE_OK;
 }
 
-lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
-    if (plan->held > 0) {
+lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which) {
+    if (plan->parts.side[LIERNE_DIRECTION_FORWARD].varying) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the segments of %s may change (max_segments in its spec): it "
+                           "can only be executed by itself or coalesced",
+                           plan->context->rank, which);
+    }
+    return lierne_plan_check_coalescible(plan, which);
+}
+
+static lierne_status check_idle(const lierne_plan *plan, int held) {
+    if (held > 0) {
         return LIERNE_FAIL(
             LIERNE_ERR_BUSY,
             "rank %d: coalesced plans or runs (%d of them) hold the plan, destroy them first",
-            plan->context->rank, plan->held);
+            plan->context->rank, held);
     }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
@@ -379,8 +406,12 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
+    return check_idle(plan, plan->held);
+}
+
 lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
-    LIERNE_TRY(lierne_plan_check_idle(plan));
+    LIERNE_TRY(check_idle(plan, plan->held - plan->kept));
     for (int d = 0; d < 2; d++) {
         if (lierne_execution_was_captured(plan->requests[d][0].execution)) {
             return LIERNE_FAIL(LIERNE_ERR_BUSY,

@@ -122,14 +122,21 @@ void lierne_plan_set_compared(lierne_plan *plan);
 /* Two plans that are part of something (lierne_plan_own) become each other; who holds them stays.
  * No request of them is in flight. */
 void lierne_plan_exchange(lierne_plan *plan, lierne_plan *next);
-/* Calls that were begun in a direction. */
+/* Calls that were begun in a direction, also by coalesced plans, which count them. */
 int64_t lierne_plan_calls(const lierne_plan *plan, lierne_direction direction);
+void lierne_plan_count_call(lierne_plan *plan, lierne_direction direction);
+/* Whether the next call has to compare the segments, because no message does. */
+bool lierne_plan_compares(const lierne_plan *plan);
+/* Says that others may exchange the plan: no coalesced plans may use its routes. */
+void lierne_plan_set_grows(lierne_plan *plan);
 /* Waits until the streams have passed all calls of a plan. Errors: those of
  * lierne_execution_drain. NULL is allowed. */
 lierne_status lierne_plan_drain(const lierne_plan *plan);
 /* INVALID for a plan that owns an output, or whose segments change: its route fits no other buffer
  * or call. which: its name. */
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
+/* INVALID for a plan that owns an output, or that may become another one. */
+lierne_status lierne_plan_check_coalescible(const lierne_plan *plan, const char *which);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 /* The same before a plan changes; BUSY also if a call of it was captured into a graph. */
@@ -147,6 +154,8 @@ const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction 
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);
+/* How many of them let it change, which they see in its stamps. */
+void lierne_plan_keep(lierne_plan *plan, int by);
 /* Begins a call that the ranks have compared before: nothing is compared where the context checks.
  */
 lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,

@@ -36,10 +36,12 @@ static lierne_context *open_context(const char *name, int rank) {
 static void *steps(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_context *context = open_context("steps", rank);
-    sample_steps t = {.seed = 34, .steps = 150, .stream = &stream};
-    sample_steps_run(&t, context);
-    check(t.wrong == 0, t.what);
-    check(t.moved > 40 && t.rejected > 5, "steps that move rows, and that have an error");
+    for (uint64_t seed = 34; seed < 36; seed++) { /* 35: without a capacity */
+        sample_steps t = {.seed = seed, .steps = 100, .stream = &stream};
+        sample_steps_run(&t, context);
+        check(t.wrong == 0, t.what);
+        check(t.moved > 20 && t.rejected > 3, "steps that move rows, and that have an error");
+    }
     check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
     return NULL;
 }

@@ -34,6 +34,7 @@ typedef struct trial {
     lierne_context *context;
     lierne_samples *samples;
     lierne_plan *plans[TENSORS];
+    lierne_coalesced *together[2]; /* the plans of a way: of dispatch, of return; or NULL */
     uint64_t random;
     int rank, world, number;
     step now, next;
@@ -266,6 +267,44 @@ static void move(trial *c, int tensor, int gradient) {
          gradient ? "adjoint" : "forward");
 }
 
+/* Tensors of dispatch, or of return. */
+static const int groups[2][4] = {{0, 2, 4, -1}, {1, 3, -1, -1}};
+
+static void move_together(trial *c, int returns, int gradient) {
+    static const lierne_direction directions[2] = {LIERNE_DIRECTION_FORWARD,
+                                                   LIERNE_DIRECTION_ADJOINT};
+    char in[3][MOST_BYTES], out[3][MOST_BYTES + 1], wanted[MOST_BYTES + 1];
+    int from = returns ? LIERNE_SAMPLES_COMPUTED : LIERNE_SAMPLES_HOME, to = from + 1;
+    void *outs[3] = {out[0], out[1], out[2]};
+    const void *ins[3] = {in[0], in[1], in[2]};
+    lierne_coalesced *x = c->together[returns];
+    memset(out, 0x5a, sizeof out);
+    for (int i = 0; groups[returns][i] >= 0; i++) {
+        fill(c, in[i], gradient ? to : from, groups[returns][i], gradient);
+    }
+    lierne_status status = lierne_coalesced_begin(x, directions[gradient], outs, ins, c->t->stream);
+    status = status == LIERNE_OK ? lierne_coalesced_end(x, directions[gradient]) : status;
+    note(c, status == LIERNE_OK, "together: %s", lierne_last_error());
+    for (int i = 0; groups[returns][i] >= 0; i++) {
+        memset(wanted, 0x5a, sizeof wanted);
+        int64_t n = fill(c, wanted, gradient ? from : to, groups[returns][i], gradient);
+        note(c, memcmp(out[i], wanted, (size_t)n + 1) == 0, "tensor %d together: wrong bytes",
+             groups[returns][i]);
+    }
+}
+
+static void create_together(trial *c) {
+    for (int returns = 0; returns < 2 && !c->t->wrong; returns++) {
+        lierne_plan *plans[3];
+        int n = 0;
+        for (; groups[returns][n] >= 0; n++) {
+            plans[n] = c->plans[groups[returns][n]];
+        }
+        note(c, lierne_coalesced_create(&c->together[returns], plans, n) == LIERNE_OK, "%s",
+             lierne_last_error());
+    }
+}
+
 static void check_cu_seqlens(trial *c, int place, const lierne_samples_lists *l) {
     const step *s = &c->now;
     const int32_t *narrow = NULL;
@@ -331,6 +370,9 @@ static void create(trial *c) {
         note(c, lierne_samples_get_plan(&c->plans[i], c->samples, i) == LIERNE_OK, "%s",
              lierne_last_error());
     }
+    if (!counts_first(c->t)) {
+        create_together(c);
+    }
 }
 
 static void run_step(trial *c) {
@@ -347,9 +389,10 @@ static void run_step(trial *c) {
     for (int place = 0; place < 4; place++) {
         check_lists(c, place);
     }
-    for (int i = 0; i < TENSORS; i++) {
-        move(c, i, 0);
-        move(c, i, 1);
+    bool together = c->together[0] && pick(c, 3) > 0;
+    for (int i = 0; i < (together ? 2 : TENSORS); i++) {
+        (together ? move_together : move)(c, i, 0);
+        (together ? move_together : move)(c, i, 1);
     }
 }
 
@@ -374,6 +417,8 @@ void sample_steps_run(sample_steps *t, lierne_context *context) {
     for (c->number = 0; c->number < t->steps && c->samples; c->number++) {
         run_step(c);
     }
+    lierne_coalesced_destroy(c->together[0]);
+    lierne_coalesced_destroy(c->together[1]);
     note(c, lierne_samples_destroy(c->samples) == LIERNE_OK, "%s", lierne_last_error());
     free(c);
 }

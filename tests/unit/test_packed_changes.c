@@ -135,8 +135,15 @@ Test(packed, updates_that_are_rejected) {
     for (int r = 0; r < 4; r++) {
         reject_updates(w.plans[r]);
     }
-    /* Such a plan is executed by itself, and keeps its shape. */
-    cr_expect_eq(lierne_coalesced_create(&coalesced, w.plans, 1), LIERNE_ERR_INVALID);
+    /* Coalesced, such a plan may change, but not be destroyed. It keeps its shape. */
+    for (int r = 0; r < 4; r++) {
+        open_update(&u);
+        cr_expect_eq(lierne_coalesced_create(&coalesced, &w.plans[r], 1), LIERNE_OK);
+        cr_expect_eq(lierne_plan_update_segments(w.plans[r], &u.update), LIERNE_OK, "%s",
+                     lierne_last_error());
+        cr_expect_eq(lierne_plan_destroy(w.plans[r]), LIERNE_ERR_BUSY);
+        cr_expect_eq(lierne_coalesced_destroy(coalesced), LIERNE_OK);
+    }
     cr_expect_eq(lierne_plan_create_transposed(&other, w.plans[0]), LIERNE_ERR_INVALID);
     cr_expect_eq(lierne_plan_update_shape(w.plans[0], s.shape), LIERNE_ERR_UNSUPPORTED);
     packed_world_close(&w);

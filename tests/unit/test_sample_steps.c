@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "expect.h"
 #include "lierne.h"
+#include "plan/redistribute/varying_plan.h"
 #include "plan/samples/sample_routing.h"
 #include "ranks.h"
 #include "runtime/context/context.h"
@@ -430,6 +431,132 @@ Test(samples, memory_that_grew_is_kept) {
 
 Test(samples, memory_is_reserved_by_create) {
     run_alone(run_out);
+}
+
+static const lierne_samples_tensor tensors[3] = {{LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, 2},
+                                                 {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_BF16, 3},
+                                                 {LIERNE_SAMPLES_SEGMENTS, LIERNE_DTYPE_F32, 2}};
+
+/* Messages of a call of n plans, in both directions together. */
+static int64_t count_messages(lierne_plan *const *plans, int n, outcome *o) {
+    lierne_coalesced *x = NULL;
+    int64_t sent, received, all = 0;
+    note(o, lierne_coalesced_create(&x, plans, n) == LIERNE_OK, "create", lierne_last_error());
+    lierne_coalesced_get_messages(&sent, &received, x, LIERNE_DIRECTION_FORWARD);
+    all = sent + received;
+    lierne_coalesced_get_messages(&sent, &received, x, LIERNE_DIRECTION_ADJOINT);
+    note(o, lierne_coalesced_destroy(x) == LIERNE_OK, "destroy", lierne_last_error());
+    return all + sent + received;
+}
+
+static void expect_rejected(lierne_plan *const *plans, const char *text, outcome *o) {
+    lierne_coalesced *x;
+    note(o,
+         lierne_coalesced_create(&x, plans, 2) == LIERNE_ERR_INVALID &&
+             strstr(lierne_last_error(), text),
+         text, lierne_last_error());
+}
+
+/* Three tensors have the messages of one, and a step two communications. Rank 1 ends later than
+ * others: till then no rank can update. */
+static void move_together(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    lierne_samples_spec spec = usual_spec();
+    const lierne_all_gather_spec fixed = {.size = sizeof fixed,
+                                          .count = 1,
+                                          .dtype = LIERNE_DTYPE_I64};
+    lierne_samples *s = NULL, *growing = NULL;
+    lierne_plan *plans[3], *mixed[2];
+    lierne_coalesced *x = NULL;
+    int64_t in[3][32] = {{7}, {8}, {9}}, out[3][32];
+    arguments a;
+    usual_arguments(&a, rank);
+    spec.ntensors = 3, spec.tensors = tensors;
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    for (int i = 0; i < 3; i++) {
+        note(o, lierne_samples_get_plan(&plans[i], s, i) == LIERNE_OK, "get_plan", "");
+    }
+    int64_t one = count_messages(plans, 1, o), all = count_messages(plans, 3, o);
+    note(o, one == all && one > 0, "three tensors", "they have other messages than one");
+    note(o, lierne_coalesced_create(&x, plans, 3) == LIERNE_OK, "create", lierne_last_error());
+    void *outs[3] = {out[0], out[1], out[2]};
+    const void *ins[3] = {in[0], in[1], in[2]};
+    for (int step = 0; step < 4; step++) {
+        int64_t calls = calls_of(context);
+        a.cost[0] = step * step;
+        note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+        note(o, calls_of(context) == calls + 1, "update", "it executes more than the all-gather");
+        note(o, lierne_coalesced_begin(x, LIERNE_DIRECTION_FORWARD, outs, ins, NULL) == LIERNE_OK,
+             "begin", lierne_last_error());
+        note(o, calls_of(context) == calls + 2, "begin", "it executes more than one exchange");
+        if (rank != 1) {
+            note(o, lierne_coalesced_end(x, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "end",
+                 lierne_last_error());
+        }
+        note(o, update(s, &a) == LIERNE_ERR_BUSY && strstr(lierne_last_error(), "rank 1"), "update",
+             lierne_last_error());
+        if (rank == 1) {
+            note(o, lierne_coalesced_end(x, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "end",
+                 lierne_last_error());
+        }
+    }
+    note(o, lierne_samples_destroy(s) == LIERNE_ERR_BUSY, "destroy", "coalesced plans hold them");
+    note(o, lierne_coalesced_destroy(x) == LIERNE_OK, "destroy", lierne_last_error());
+    note(o, lierne_plan_create_all_gather(&mixed[1], context, &fixed) == LIERNE_OK, "fixed", "");
+    mixed[0] = plans[0];
+    expect_rejected(mixed, "the segments of plan 0 may change (max_segments in its spec), and", o);
+    spec.max_local_items = 0;
+    note(o, lierne_samples_create(&growing, context, &spec) == LIERNE_OK, "create", "");
+    note(o, lierne_samples_get_plan(&mixed[0], growing, 0) == LIERNE_OK, "get_plan", "");
+    expect_rejected(mixed, "plan 0 is of samples without a capacity (max_local_items", o);
+    note(o, lierne_plan_destroy(mixed[1]) == LIERNE_OK, "destroy", lierne_last_error());
+    note(o, lierne_samples_destroy(growing) == LIERNE_OK, "destroy", lierne_last_error());
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, tensors_travel_in_one_message) {
+    outcome all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, move_together, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* On rank 1 the second of two coalesced plans has another description than on the others. */
+static void move_another(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    lierne_coalesced *x = NULL;
+    int64_t in[2][32] = {{7}, {8}}, out[2][32];
+    void *outs[2] = {out[0], out[1]};
+    const void *ins[2] = {in[0], in[1]};
+    arguments a;
+    usual_arguments(&a, rank);
+    spec.ntensors = 2, spec.tensors = tensors;
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, lierne_coalesced_create(&x, s->plans, 2) == LIERNE_OK, "create", lierne_last_error());
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    if (rank == 1) {
+        lierne_varying_plan *v = lierne_varying_plan_of(s->plans[1]);
+        v->ways[0].engine.stamp[LIERNE_STAMP_HASH]++;
+    }
+    lierne_status status = lierne_coalesced_begin(x, LIERNE_DIRECTION_FORWARD, outs, ins, NULL);
+    status = status == LIERNE_OK ? lierne_coalesced_end(x, LIERNE_DIRECTION_FORWARD) : status;
+    note(o, status == LIERNE_ERR_MISMATCH && strstr(lierne_last_error(), "the segments of rank"),
+         "forward", status == LIERNE_OK ? "OK" : lierne_last_error());
+    lierne_coalesced_destroy(x);
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, another_description_of_one_tensor_is_found) {
+    outcome all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, move_another, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
 }
 
 /* Of rank 1 alone, on a rank that others wait for: what it holds makes all BUSY. */

@@ -251,6 +251,9 @@ lierne_status lierne_samples_create_plan(lierne_plan **out, lierne_samples *s, i
     if (*out) {
         lierne_plan_own(*out);
     }
+    if (*out && lierne_samples_count_first(s)) {
+        lierne_plan_set_grows(*out);
+    }
     status = agree(s, status);
     if (status != LIERNE_OK) {
         (void)lierne_plan_destroy(*out);
@@ -326,14 +329,23 @@ static void drop_samples(lierne_samples *s) {
     lierne_mem_free(s);
 }
 
-lierne_status lierne_samples_check_idle(const lierne_samples *s) {
+static lierne_status check_plans(const lierne_samples *s,
+                                 lierne_status (*check)(const lierne_plan *plan)) {
     lierne_status status = LIERNE_OK;
     for (int i = 0; i < s->ntensors && status == LIERNE_OK; i++) {
         lierne_plan_hold(s->plans[i], -1);
-        status = lierne_plan_check_idle(s->plans[i]);
+        status = check(s->plans[i]);
         lierne_plan_hold(s->plans[i], 1);
     }
     return status;
+}
+
+lierne_status lierne_samples_check_idle(const lierne_samples *s) {
+    return check_plans(s, lierne_plan_check_idle);
+}
+
+lierne_status lierne_samples_check_changeable(const lierne_samples *s) {
+    return check_plans(s, lierne_plan_check_changeable);
 }
 
 static bool dependent_busy(const lierne_dependent *dependent) {

@@ -89,8 +89,10 @@ lierne_status lierne_samples_create_plan(lierne_plan **out, lierne_samples *samp
 /* Gives a plan the segments of a routing. */
 lierne_status lierne_samples_update_plan(lierne_samples *samples,
                                          const lierne_sample_routing *routing, int tensor);
-/* BUSY if a request of a plan is in flight, or something else holds one. */
+/* BUSY if a request of a plan is in flight, or something else holds one; the same but for coalesced
+ * plans between their calls, and BUSY also if a call was captured. */
 lierne_status lierne_samples_check_idle(const lierne_samples *samples);
+lierne_status lierne_samples_check_changeable(const lierne_samples *samples);
 
 /* Whether there is no capacity of items: blocks have the sizes that ranks tell before. */
 static inline bool lierne_samples_count_first(const lierne_samples *samples) {

@@ -174,7 +174,7 @@ lierne_status lierne_samples_update(lierne_samples *samples, const lierne_items 
     kept_error kept;
     LIERNE_TRY(lierne_check_set(samples, "samples"));
     LIERNE_TRY(lierne_context_alive(samples->context));
-    lierne_status status = lierne_samples_check_idle(samples);
+    lierne_status status = lierne_samples_check_changeable(samples);
     if (status == LIERNE_OK) {
         status = lierne_sample_step_take(&step, samples, items, balance_spec, destination);
     }

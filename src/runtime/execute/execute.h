@@ -22,13 +22,14 @@ typedef struct lierne_spare {
 /* Creates an execution of n routes that run together, with one message per peer where each route
  * has one. It keeps pointers to the routes. each: executions of these routes, of which this is one.
  * name appears in messages ("forward"). domain: of its messages; NULL: the context's own. spare,
- * which may be NULL, is used if it is large enough, and NULL then. varying: NULL, or of one route
- * of one stage whose blocks change, from `in` to `out`; it outlives the execution. */
+ * which may be NULL, is used if it is large enough, and NULL then. varying: NULL, or of each route,
+ * whose blocks change, from `in` to `out`, and whose ranks are the same; they outlive the
+ * execution. */
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
                                       const lierne_domain *domain,
                                       const lierne_route *const *routes, size_t n, size_t each,
                                       const char *name, lierne_spare *spare,
-                                      const lierne_varying *varying);
+                                      const lierne_varying *const *varying);
 void lierne_execution_destroy(lierne_execution *e);
 /* Makes an output part of an execution of one route: it is destroyed with it, and where a peer may
  * still write there, its memory stays. */
@@ -62,6 +63,9 @@ lierne_status lierne_execution_resize(lierne_execution *e);
  * not meet. Of a memory kind that records work it allocates where there is more work than ever
  * before, and only then waits for streams, and may fail. */
 lierne_status lierne_execution_vary(lierne_execution *e);
+/* Whether they changed since; and of what it has now, the stamp. */
+bool lierne_execution_outdated(const lierne_execution *e);
+const int64_t *lierne_execution_stamp(const lierne_execution *e);
 /* Whether messages of such an execution say from which description they come; else the plan has to
  * compare that. The same on all ranks. */
 bool lierne_execution_stamps(const lierne_context *context);

@@ -10,8 +10,9 @@
 /* One route of the execution, with the buffers of the running call. */
 typedef struct lierne_subroute {
     const lierne_route *route;
-    size_t size;     /* of an element */
-    int64_t scratch; /* offset of its scratch in the execution's memory */
+    const lierne_varying *varying; /* of an execution that varies */
+    size_t size;                   /* of an element */
+    int64_t scratch;               /* offset of its scratch in the execution's memory */
     char *base[LIERNE_BUFFER_COUNT];
     const char *in;
     bool no_out;      /* out is NULL: the result is an alias, or has no elements; copies
@@ -24,6 +25,9 @@ typedef struct lierne_segment {
     lierne_subroute *subroute;
     const lierne_message *message;
 } lierne_segment;
+static inline int64_t lierne_segment_bytes(const lierne_segment *segment) {
+    return segment->message->elements * (int64_t)segment->subroute->size;
+}
 
 /* One message of a transport: the segments of all subroutes with the same peer. A single contiguous
  * segment needs no staging, nor does a message that the transport exposes, or that is packed in its
@@ -242,12 +246,13 @@ struct lierne_execution {
     LIERNE_VEC(lierne_phase) phases;
     LIERNE_VEC(lierne_staging_pipeline) pipelines;
     lierne_execution_batch batches[LIERNE_MAX_TRANSPORTS]; /* one per transport of the context */
-    lierne_execution_memory memory; /* scratch of the subroutes, then staging slots */
-    lierne_execution_memory host;   /* staging slots of messages that are staged there */
-    lierne_shared_output *output;   /* or NULL: the caller's */
-    const lierne_varying *varying;  /* or NULL */
-    bool stamps;                    /* where it varies: its messages begin with stamps */
-    lierne_frame *frames;           /* of each message, where it varies */
+    lierne_execution_memory memory;    /* scratch of the subroutes, then staging slots */
+    lierne_execution_memory host;      /* staging slots of messages that are staged there */
+    lierne_shared_output *output;      /* or NULL: the caller's */
+    const lierne_varying *varying;     /* of the first subroute, or NULL */
+    int64_t stamp[LIERNE_STAMP_WORDS]; /* where it varies: of all of them */
+    bool stamps;                       /* where it varies: its messages begin with stamps */
+    lierne_frame *frames;              /* of each message, where it varies */
     lierne_contribution *contributions;
     size_t *early;                 /* per phase and subroute: sums that wait for no send in place */
     lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
@@ -367,10 +372,29 @@ lierne_status lierne_execution_check_senders(const lierne_execution *e);
 lierne_status lierne_varying_add_ring(lierne_execution *e, bool sends);
 lierne_status lierne_varying_reserve(lierne_execution *e);
 void lierne_varying_deal(lierne_execution *e);
+/* The most sources of any sum, 0 where nothing varies; tasks of a call. */
+static inline size_t lierne_varying_most_sources(const lierne_execution *e) {
+    size_t most = 0;
+    for (size_t p = 0; e->varying && p < e->nsubroutes; p++) {
+        size_t own = e->subroutes[p].varying->most_sources;
+        most = own > most ? own : most;
+    }
+    return most;
+}
+static inline size_t lierne_varying_most_tasks_of(const lierne_execution *e) {
+    size_t n = 0;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        n += e->subroutes[p].varying->most_tasks;
+    }
+    return n;
+}
 /* Before a message is posted, and when one arrived. Errors: MISMATCH. */
 void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_message *m);
 lierne_status lierne_varying_deliver(const lierne_execution *e, size_t message);
-/* Packs a message's segments to a place, or unpacks them from there. */
+/* Packs one segment to a place, or a message's segments one after another; or unpacks them from
+ * there. */
+void lierne_execution_pack_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   char *staged, bool unpack);
 void lierne_execution_pack(const lierne_execution *e, const lierne_coalesced_message *m,
                            char *staged, bool unpack);
 /* Short calls: prepares what it needs, if all messages are short; frees it. */

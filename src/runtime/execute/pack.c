@@ -2,27 +2,30 @@
  * the sender has them. */
 #include "runtime/execute/execution.h"
 
+void lierne_execution_pack_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   char *staged, bool unpack) {
+    const lierne_subroute *subroute = segment->subroute;
+    const lierne_message *message = segment->message;
+    int64_t offset = 0;
+    for (size_t b = 0; b < message->blocks.count; b++) {
+        const lierne_block *block = &message->blocks.at[b];
+        lierne_block packed = lierne_block_packed(block, offset);
+        if (unpack) {
+            e->context->memory->copy(subroute->size, subroute->base[message->buffer], block, staged,
+                                     &packed);
+        } else {
+            e->context->memory->copy(subroute->size, staged, &packed,
+                                     lierne_execution_readable(subroute, message->buffer), block);
+        }
+        offset += lierne_block_elements(block);
+    }
+}
+
 void lierne_execution_pack(const lierne_execution *e, const lierne_coalesced_message *m,
                            char *staged, bool unpack) {
-    for (size_t i = 0; i < m->count; i++) {
-        const lierne_segment *segment = &e->segments.at[m->first + i];
-        const lierne_subroute *subroute = segment->subroute;
-        const lierne_message *message = segment->message;
-        int64_t offset = 0;
-        for (size_t b = 0; b < message->blocks.count; b++) {
-            const lierne_block *block = &message->blocks.at[b];
-            lierne_block packed = lierne_block_packed(block, offset);
-            if (unpack) {
-                e->context->memory->copy(subroute->size, subroute->base[message->buffer], block,
-                                         staged, &packed);
-            } else {
-                e->context->memory->copy(subroute->size, staged, &packed,
-                                         lierne_execution_readable(subroute, message->buffer),
-                                         block);
-            }
-            offset += lierne_block_elements(block);
-        }
-        staged += (size_t)message->elements * subroute->size;
+    for (size_t i = m->first; i < m->first + m->count; i++) {
+        lierne_execution_pack_segment(e, &e->segments.at[i], staged, unpack);
+        staged += lierne_segment_bytes(&e->segments.at[i]);
     }
 }
 

@@ -96,7 +96,7 @@ static lierne_status open_catalogue(catalogue *c, const lierne_execution *e, siz
 static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *m,
                                  lierne_subroute *subroute, const lierne_message *message) {
     lierne_segment segment = {subroute, message};
-    int64_t bytes = message->elements * (int64_t)subroute->size;
+    int64_t bytes = lierne_segment_bytes(&segment);
     m->bytes += bytes;
     e->record.bytes += bytes;
     m->count++;
@@ -215,7 +215,7 @@ static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
 }
 
 static size_t most_contributions(const lierne_execution *e) {
-    size_t most = e->varying ? e->varying->most_sources : 0;
+    size_t most = lierne_varying_most_sources(e);
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_route *route = e->subroutes[p].route;
         for (size_t i = 0; i < route->stages.count; i++) {
@@ -259,12 +259,14 @@ static lierne_status reserve_execution(lierne_execution *e, lierne_spare *spare)
 }
 
 static lierne_status prepare_execution(lierne_execution *e, const lierne_route *const *routes,
-                                       size_t n, lierne_spare *spare) {
+                                       const lierne_varying *const *varying, size_t n,
+                                       lierne_spare *spare) {
     LIERNE_TRY(lierne_alloc(&e->subroutes, n, sizeof *e->subroutes));
     e->nsubroutes = n;
     for (size_t p = 0; p < n; p++) {
-        e->subroutes[p] =
-            (lierne_subroute){.route = routes[p], .size = lierne_dtype_size(routes[p]->dtype)};
+        e->subroutes[p] = (lierne_subroute){.route = routes[p],
+                                            .varying = varying ? varying[p] : NULL,
+                                            .size = lierne_dtype_size(routes[p]->dtype)};
     }
     LIERNE_TRY(add_phases(e));
     return reserve_execution(e, spare);
@@ -370,7 +372,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
                                       const lierne_domain *domain,
                                       const lierne_route *const *routes, size_t n, size_t each,
                                       const char *name, lierne_spare *spare,
-                                      const lierne_varying *varying) {
+                                      const lierne_varying *const *varying) {
     lierne_execution *e;
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
@@ -381,10 +383,10 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->context = context;
     e->name = name;
     e->is_only = each == 1;
-    e->varying = varying;
+    e->varying = varying ? varying[0] : NULL;
     e->stamps = varying && lierne_execution_stamps(context);
     lierne_spare none = {0};
-    lierne_status status = prepare_execution(e, routes, n, spare ? spare : &none);
+    lierne_status status = prepare_execution(e, routes, varying, n, spare ? spare : &none);
     if (status != LIERNE_OK) {
         lierne_execution_destroy(e);
         return status;
@@ -434,8 +436,7 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;
         for (size_t k = 0; k < m->count; k++) {
-            const lierne_segment *segment = &e->segments.at[m->first + k];
-            m->bytes += segment->message->elements * (int64_t)segment->subroute->size;
+            m->bytes += lierne_segment_bytes(&e->segments.at[m->first + k]);
         }
         e->batches[m->batch].postings[m->slot].bytes = (size_t)m->bytes;
         e->record.bytes += m->bytes;

@@ -179,7 +179,7 @@ static lierne_status record_all(lierne_execution *e, lierne_operand *from) {
 
 /* Sources of the longest sum, with the target where it accumulates. */
 static size_t most_sources(const lierne_execution *e) {
-    size_t most = e->varying ? e->varying->most_sources : 0;
+    size_t most = lierne_varying_most_sources(e);
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_route *route = e->subroutes[p].route;
         for (size_t i = 0; i < route->stages.count; i++) {
@@ -228,7 +228,7 @@ static lierne_status create_recorded(lierne_execution *e) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_alloc(&r->from, most_sources(e), sizeof *r->from));
-    size_t most = e->varying->most_tasks;
+    size_t most = lierne_varying_most_tasks_of(e);
     return reserve_program(e, most < FIRST_TASKS ? most + 1 : FIRST_TASKS);
 }
 

@@ -1,10 +1,11 @@
 /* See varying.h.
  *
- * Messages: a head with a stamp of two words, and the packed blocks; that of the ring, a stamp of
- * four. All are single bytes in a row, for every transport. What a transport exposes is unpacked
- * from where the sender has packed it. Where the sender's buffer is in its window too, the message
- * is as long but has the list of its blocks there, and the receiver copies from them: rows are
- * copied once. The receiver cannot know that list, nor the sender which memory the next call has.
+ * Messages: a head with a stamp of two words and the places of the segments, then these, packed;
+ * that of the ring, a stamp of four. All are single bytes in a row, for every transport. What a
+ * transport exposes is unpacked from where the sender has packed it. Where the sender's buffer is
+ * in its window too, the message is as long but has the list of its blocks there, and the receiver
+ * copies from them: rows are copied once. The receiver cannot know that list, nor the sender which
+ * memory the next call has.
  *
  * Without stamps a message is its packed blocks. On a device, where launches pack and unpack, the
  * slots are of its memory or, for a transport that cannot read that, of the host's. */
@@ -13,18 +14,13 @@
 
 #include <string.h>
 
-/* The begin of a message. */
-typedef struct head {
-    int64_t stamp[2];
+/* Of a segment, after the stamp with which a message begins. */
+typedef struct segment_head {
     uint64_t place;  /* in the sender's window, where its blocks are counted from */
     int64_t nblocks; /* 0: they are packed */
-} head;
-enum {
-    STAMP = 2 * sizeof(int64_t),
-    HEAD = sizeof(head),
-    RING = LIERNE_STAMP_WORDS * sizeof(int64_t)
-};
-/* Bytes: shorter messages are packed, and those whose blocks are shorter on average. */
+} segment_head;
+enum { STAMP = 2 * sizeof(int64_t), RING = LIERNE_STAMP_WORDS * sizeof(int64_t) };
+/* Bytes: shorter segments are packed, and those whose blocks are shorter on average. */
 enum { LEAST_SHOWN = 4 << 10, LEAST_BLOCK = 512 };
 
 bool lierne_execution_stamps(const lierne_context *context) {
@@ -35,8 +31,16 @@ bool lierne_execution_stamps(const lierne_context *context) {
     return stamps;
 }
 
-static int64_t head_bytes(const lierne_execution *e) {
-    return e->stamps ? HEAD : 0;
+static size_t head_bytes(const lierne_execution *e, const lierne_coalesced_message *m) {
+    return e->stamps ? STAMP + m->count * sizeof(segment_head) : 0;
+}
+
+static size_t segments_bytes(const lierne_execution *e, const lierne_coalesced_message *m) {
+    size_t bytes = 0;
+    for (size_t i = m->first; i < m->first + m->count; i++) {
+        bytes += (size_t)lierne_segment_bytes(&e->segments.at[i]);
+    }
+    return bytes;
 }
 
 static char *slot_of(const lierne_execution *e, const lierne_coalesced_message *m) {
@@ -57,20 +61,33 @@ static bool is_ring(const lierne_coalesced_message *m) {
     return m->count == 0;
 }
 
-static int64_t scratch_bytes(const lierne_execution *e) {
-    return lierne_execution_align(e->varying->scratch * (int64_t)e->subroutes[0].size);
+/* Scratch of the subroutes, one after another. */
+static int64_t deal_scratch(lierne_execution *e) {
+    int64_t bytes = 0;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        lierne_subroute *s = &e->subroutes[p];
+        s->scratch = bytes;
+        bytes += lierne_execution_align(s->varying->scratch * (int64_t)s->size);
+    }
+    return bytes;
 }
 
 /* Every message has a slot; together they have the elements that there may be. */
 static lierne_status reserve_slots(lierne_execution *e) {
-    int64_t elements = e->varying->sent + e->varying->received, slots[2] = {0, 0};
-    int64_t heads = (int64_t)e->messages.count * (lierne_execution_align(1) + RING);
+    int64_t bytes = 0, slots[2] = {0, 0};
     void *memory;
-    for (size_t i = 0; i < e->messages.count; i++) {
-        slots[e->messages.at[i].on_host] =
-            lierne_execution_align(elements * (int64_t)e->subroutes[0].size + heads);
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_subroute *s = &e->subroutes[p];
+        bytes += (s->varying->sent + s->varying->received) * (int64_t)s->size;
     }
-    e->memory.reserved = e->memory.capacity = scratch_bytes(e) + slots[0];
+    for (size_t i = 0; i < e->messages.count; i++) {
+        size_t head = head_bytes(e, &e->messages.at[i]);
+        bytes += lierne_execution_align(1) + (int64_t)(head > RING ? head : RING);
+    }
+    for (size_t i = 0; i < e->messages.count; i++) {
+        slots[e->messages.at[i].on_host] = lierne_execution_align(bytes);
+    }
+    e->memory.reserved = e->memory.capacity = deal_scratch(e) + slots[0];
     LIERNE_TRY(e->stamps ? lierne_context_alloc_shown(&memory, &e->memory.window, e->context,
                                                       e->memory.reserved)
                          : lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
@@ -101,11 +118,9 @@ static void resize_message(lierne_execution *e, size_t i) {
     lierne_coalesced_message *m = &e->messages.at[i];
     const lierne_execution_batch *batch = &e->batches[m->batch];
     lierne_posting *posting = &batch->postings[m->slot];
-    int64_t elements = is_ring(m) ? 0 : e->segments.at[m->first].message->elements;
-    bool empty = !is_ring(m) && elements == 0;
-    m->bytes = is_ring(m) ? RING
-               : empty    ? 0
-                          : head_bytes(e) + elements * (int64_t)e->subroutes[0].size;
+    size_t bytes = segments_bytes(e, m);
+    bool empty = !is_ring(m) && bytes == 0;
+    m->bytes = is_ring(m) ? RING : empty ? 0 : (int64_t)(head_bytes(e, m) + bytes);
     /* One that is ordered posts the messages of a phase together: both ends know which have no
      * bytes. */
     m->skipped = empty && !batch->transport->ordered;
@@ -118,8 +133,32 @@ static void resize_message(lierne_execution *e, size_t i) {
     }
 }
 
+static void combine_stamps(const lierne_execution *e, int64_t stamp[LIERNE_STAMP_WORDS]) {
+    memcpy(stamp, e->varying->stamp, RING);
+    for (size_t p = 1; p < e->nsubroutes; p++) {
+        const int64_t *own = e->subroutes[p].varying->stamp;
+        uint64_t hash = (uint64_t)stamp[LIERNE_STAMP_HASH];
+        hash = lierne_hash(hash, &own[LIERNE_STAMP_HASH], sizeof *own);
+        stamp[LIERNE_STAMP_UPDATE] += own[LIERNE_STAMP_UPDATE];
+        stamp[LIERNE_STAMP_SEGMENTS] += own[LIERNE_STAMP_SEGMENTS];
+        stamp[LIERNE_STAMP_TOKENS] += own[LIERNE_STAMP_TOKENS];
+        stamp[LIERNE_STAMP_HASH] = (int64_t)hash;
+    }
+}
+
+bool lierne_execution_outdated(const lierne_execution *e) {
+    int64_t stamp[LIERNE_STAMP_WORDS];
+    combine_stamps(e, stamp);
+    return memcmp(stamp, e->stamp, RING) != 0;
+}
+
+const int64_t *lierne_execution_stamp(const lierne_execution *e) {
+    return e->stamp;
+}
+
 void lierne_varying_deal(lierne_execution *e) {
-    int64_t used[2] = {scratch_bytes(e), 0};
+    int64_t used[2] = {deal_scratch(e), 0};
+    combine_stamps(e, e->stamp);
     e->record.bytes = 0;
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
@@ -143,16 +182,16 @@ static lierne_range range_of(const lierne_block *blocks, size_t n) {
     return range;
 }
 
-/* Puts the blocks in place of what is in them; false where the receiver cannot read them there. */
-static bool show_blocks(const lierne_execution *e, const lierne_coalesced_message *m, head *h) {
-    const lierne_execution_batch *batch = &e->batches[m->batch];
+/* Puts the blocks in place of what is in them; false where the receiver cannot read them there, or
+ * their list would not be aligned. */
+static bool show_blocks(const lierne_execution *e, const lierne_execution_batch *batch,
+                        const lierne_segment *segment, char *staged, segment_head *h) {
     const lierne_transport_exposes *exposes = batch->transport->exposes;
-    const lierne_segment *segment = &e->segments.at[m->first];
     const lierne_blocks *blocks = &segment->message->blocks;
-    size_t size = segment->subroute->size, bytes = (size_t)m->bytes - HEAD;
-    char *staged = e->memory.at + m->staging;
+    size_t size = segment->subroute->size, bytes = (size_t)lierne_segment_bytes(segment);
     if (!exposes || !e->memory.window || segment->message->buffer != LIERNE_BUFFER_IN ||
-        bytes < LEAST_SHOWN || bytes / LEAST_BLOCK < blocks->count) {
+        bytes < LEAST_SHOWN || bytes / LEAST_BLOCK < blocks->count ||
+        (uintptr_t)staged % sizeof(int64_t) != 0) {
         return false;
     }
     const lierne_range range = range_of(blocks->at, blocks->count);
@@ -161,13 +200,29 @@ static bool show_blocks(const lierne_execution *e, const lierne_coalesced_messag
                        (size_t)(range.end - range.first) * size)) {
         return false;
     }
-    lierne_block *shown = (lierne_block *)(void *)(staged + HEAD);
+    lierne_block *list = (lierne_block *)(void *)staged;
     for (size_t b = 0; b < blocks->count; b++) {
-        shown[b] = blocks->at[b];
-        shown[b].offset -= range.first;
+        list[b] = blocks->at[b];
+        list[b].offset -= range.first;
     }
     h->nblocks = (int64_t)blocks->count;
     return true;
+}
+
+static void pack_segments(const lierne_execution *e, const lierne_coalesced_message *m,
+                          char *staged) {
+    char *place = staged + STAMP;
+    memcpy(staged, e->stamp, STAMP);
+    staged += head_bytes(e, m);
+    for (size_t i = m->first; i < m->first + m->count; i++, place += sizeof(segment_head)) {
+        const lierne_segment *segment = &e->segments.at[i];
+        segment_head h = {.nblocks = 0};
+        if (!show_blocks(e, &e->batches[m->batch], segment, staged, &h)) {
+            lierne_execution_pack_segment(e, segment, staged, false);
+        }
+        memcpy(place, &h, sizeof h);
+        staged += lierne_segment_bytes(segment);
+    }
 }
 
 void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
@@ -176,24 +231,17 @@ void lierne_varying_refresh(const lierne_execution *e, const lierne_coalesced_me
         return;
     }
     if (is_ring(m)) {
-        memcpy(staged, e->varying->stamp, RING);
-        return;
-    }
-    if (!e->stamps) {
+        memcpy(staged, e->stamp, RING);
+    } else if (e->stamps) {
+        pack_segments(e, m, staged);
+    } else {
         lierne_execution_pack(e, m, staged, false);
-        return;
     }
-    head h = {.nblocks = 0};
-    memcpy(h.stamp, e->varying->stamp, STAMP);
-    if (!show_blocks(e, m, &h)) {
-        lierne_execution_pack(e, m, staged + HEAD, false);
-    }
-    memcpy(staged, &h, sizeof h);
 }
 
 static lierne_status compare_stamps(const lierne_execution *e, int peer, const int64_t *theirs,
                                     bool whole) {
-    const int64_t *own = e->varying->stamp;
+    const int64_t *own = e->stamp;
     if (memcmp(own, theirs, whole ? RING : STAMP) == 0) {
         return LIERNE_OK;
     }
@@ -215,11 +263,11 @@ static lierne_status compare_stamps(const lierne_execution *e, int peer, const i
 
 /* From the blocks of the sender, which it counts from a place of its window. */
 static lierne_status copy_shown(const lierne_execution *e, const lierne_coalesced_message *m,
-                                const head *h, const char *staged) {
+                                const lierne_segment *segment, const segment_head *h,
+                                const char *staged) {
     const lierne_execution_batch *batch = &e->batches[m->batch];
-    const lierne_segment *segment = &e->segments.at[m->first];
     lierne_part part = {.size = segment->subroute->size,
-                        .blocks = (const lierne_block *)(const void *)(staged + HEAD),
+                        .blocks = (const lierne_block *)(const void *)staged,
                         .nblocks = (size_t)h->nblocks};
     size_t bytes = (size_t)range_of(part.blocks, part.nblocks).end * part.size;
     part.base = batch->transport->exposes->reach(batch->batch, m->slot, h->place, bytes);
@@ -231,15 +279,22 @@ static lierne_status copy_shown(const lierne_execution *e, const lierne_coalesce
 }
 
 static lierne_status unpack(const lierne_execution *e, const lierne_coalesced_message *m,
-                            const char *staged) {
-    head h = {.nblocks = 0};
-    if (e->stamps) {
-        memcpy(&h, staged, sizeof h);
+                            char *staged) {
+    const char *place = staged + STAMP;
+    staged += head_bytes(e, m);
+    for (size_t i = m->first; i < m->first + m->count; i++, place += sizeof(segment_head)) {
+        const lierne_segment *segment = &e->segments.at[i];
+        segment_head h = {.nblocks = 0};
+        if (e->stamps) {
+            memcpy(&h, place, sizeof h);
+        }
+        if (h.nblocks > 0) {
+            LIERNE_TRY(copy_shown(e, m, segment, &h, staged));
+        } else {
+            lierne_execution_pack_segment(e, segment, staged, true);
+        }
+        staged += lierne_segment_bytes(segment);
     }
-    if (h.nblocks > 0) {
-        return copy_shown(e, m, &h, staged);
-    }
-    lierne_execution_pack(e, m, (char *)staged + head_bytes(e), true);
     return LIERNE_OK;
 }
 
