@@ -178,20 +178,96 @@ static void destroy_exchanges(const exchanges *x, bool alive) {
     CHECK(!alive || (a == LIERNE_OK && b == LIERNE_OK), "%s", lierne_last_error());
 }
 
-/* One rank has more than fits, or a bad segment: all get its error, and go on. */
-static void reject_own(const exchanges *x, int culprit) {
-    const int64_t lengths[SAMPLES + 1] = {1, test_rank == culprit ? -1 : 1, 1, 1};
-    lierne_own_segments own = {.size = sizeof own, .nsegments = 2, .lengths = lengths};
-    lierne_gathered_segments all = {.size = sizeof all};
-    test_same_error(lierne_segments_gather(&all, x->segments, &own), LIERNE_ERR_INVALID,
-                    "a length below 0");
-    own.nsegments = test_rank == culprit ? SAMPLES + 1 : 1;
-    test_same_error(lierne_segments_gather(&all, x->segments, &own), LIERNE_ERR_CAPACITY,
-                    "more segments than fit");
-    own.nsegments = 1;
-    all.size = test_rank == culprit ? 3 : sizeof all;
-    test_same_error(lierne_segments_gather(&all, x->segments, &own), LIERNE_ERR_INVALID,
-                    "no size of a struct");
+/* What may be wrong on one rank, and what all ranks say of it. */
+typedef enum own_fault {
+    NO_OWN,
+    NO_SIZE,
+    FEW_SEGMENTS,
+    MANY_SEGMENTS,
+    FEW_RUNS,
+    MANY_RUNS,
+    FEW_IMAGES,
+    NO_LENGTHS,
+    NO_RUNS,
+    BAD_LENGTH,
+    BAD_LEAD,
+    BAD_PADDED,
+    BAD_SEGMENT,
+    BAD_IMAGE,
+    TOO_LONG,
+    OWN_FAULTS
+} own_fault;
+
+static const struct {
+    lierne_status status;
+    const char *words;
+} own_faults[] = {
+    [NO_OWN] = {LIERNE_ERR_INVALID, "own is NULL"},
+    [NO_SIZE] = {LIERNE_ERR_INVALID, "all->size is 3, must be "},
+    [FEW_SEGMENTS] = {LIERNE_ERR_INVALID, "nsegments is -1, must be in 0 to 3"},
+    [MANY_SEGMENTS] = {LIERNE_ERR_CAPACITY, "nsegments is 4, must be in 0 to 3"},
+    [FEW_RUNS] = {LIERNE_ERR_INVALID, "nruns is -1, must be in 0 to 4"},
+    [MANY_RUNS] = {LIERNE_ERR_CAPACITY, "nruns is 5, must be in 0 to 4"},
+    [FEW_IMAGES] = {LIERNE_ERR_INVALID, "nimages is -1, must be "},
+    [NO_LENGTHS] = {LIERNE_ERR_INVALID, "lengths is NULL"},
+    [NO_RUNS] = {LIERNE_ERR_INVALID, "runs is NULL"},
+    [BAD_LENGTH] = {LIERNE_ERR_INVALID, "lengths[1] is -1, must be "},
+    [BAD_LEAD] = {LIERNE_ERR_INVALID, "lead[1] is -2, must be "},
+    [BAD_PADDED] = {LIERNE_ERR_INVALID, "padded[1] is 5, must be at least lead and length"},
+    [BAD_SEGMENT] = {LIERNE_ERR_INDEX_RANGE, "segment of runs[0] is 2, must be "},
+    [BAD_IMAGE] = {LIERNE_ERR_INDEX_RANGE, "image of runs[0] is 1, must be "},
+    [TOO_LONG] = {LIERNE_ERR_OVERFLOW, "have more than 1152921504606846976 rows"},
+};
+
+/* One rank's own has a fault: all get its error, and go on. */
+static void reject_own(const exchanges *x, own_fault k) {
+    int64_t lengths[SAMPLES] = {1, 4, 1}, lead[SAMPLES] = {0, 2, 0}, padded[SAMPLES] = {1, 6, 1};
+    lierne_image_run runs[SAMPLES] = {{.length = 1}};
+    lierne_own_segments own = {.size = sizeof own,
+                               .nsegments = 2,
+                               .lengths = lengths,
+                               .padded = padded,
+                               .lead = lead,
+                               .nruns = 1,
+                               .runs = runs,
+                               .nimages = 1};
+    lierne_gathered_segments all = {.size = sizeof all, .nsegments = 77};
+    int culprit = test_world / 2;
+    if (test_rank == culprit) {
+        all.size = k == NO_SIZE ? 3 : all.size;
+        own.nsegments = k == FEW_SEGMENTS ? -1 : k == MANY_SEGMENTS ? SAMPLES + 1 : 2;
+        own.nruns = k == FEW_RUNS ? -1 : k == MANY_RUNS ? SAMPLES + 2 : 1;
+        own.nimages = k == FEW_IMAGES ? -1 : 1;
+        own.lengths = k == NO_LENGTHS ? NULL : lengths;
+        own.runs = k == NO_RUNS ? NULL : runs;
+        lengths[1] = k == BAD_LENGTH ? -1 : 4;
+        lead[1] = k == BAD_LEAD ? -2 : 2;
+        padded[1] = k == BAD_PADDED ? 5 : k == TOO_LONG ? (int64_t)1 << 60 : 6;
+        runs[0].segment = k == BAD_SEGMENT ? 2 : 0;
+        runs[0].image = k == BAD_IMAGE ? 1 : 0;
+    }
+    bool none = test_rank == culprit && k == NO_OWN;
+    test_same_error(lierne_segments_gather(&all, x->segments, none ? NULL : &own),
+                    own_faults[k].status, own_faults[k].words);
+    CHECK(strstr(lierne_last_error(), own_faults[k].words), "%s: %s", own_faults[k].words,
+          lierne_last_error());
+    CHECK(all.nsegments == 77, "%s: what was gathered", own_faults[k].words);
+}
+
+/* A spec that is wrong, or another one, on one rank. */
+static void reject_specs(lierne_context *context) {
+    static const int64_t wrong[] = {-1, INT64_MAX, SAMPLES + 1};
+    static const lierne_status wanted[] = {LIERNE_ERR_INVALID, LIERNE_ERR_COUNT_RANGE,
+                                           LIERNE_ERR_MISMATCH};
+    for (int k = 0; k < (test_world > 1 ? 3 : 2); k++) {
+        lierne_segments_exchange *x;
+        const lierne_segments_exchange_spec spec = {.size = sizeof spec,
+                                                    .max_segments =
+                                                        test_rank == 0 ? wrong[k] : SAMPLES};
+        test_same_error(lierne_segments_exchange_create(&x, context, &spec), wanted[k],
+                        "a spec that is wrong on one rank");
+        CHECK(!x, "an exchange of a wrong spec");
+    }
 }
 
 /* A context destroys what it still has. */
@@ -241,7 +317,10 @@ static void run(const lierne_grid *grid, bool faulty) {
     if (faulty) {
         run_fault(plan, grid, &d, test_world - 1);
     } else {
-        reject_own(&x, test_world / 2);
+        for (int k = 0; k < OWN_FAULTS; k++) {
+            reject_own(&x, (own_fault)k);
+        }
+        reject_specs(context);
         describe(&x, &d, 1);
     }
     lierne_status status = lierne_plan_destroy(plan);
