@@ -104,31 +104,36 @@ static lierne_status take_length(lierne_packed *p, const lierne_packing *packing
                              (long long)i, (long long)need);
 }
 
-/* Lengths without lead, rounded up; false: too long, which the general way says. */
-static bool take_rounded(lierne_packed *p, int64_t align) {
-    const int64_t *cu = p->cu, n = p->n, mask = (align & (align - 1)) == 0 ? align - 1 : -1;
-    int64_t *padded = p->padded, total = 0, start = 0;
-    for (int64_t i = 0; i < n && total <= MAX_TOKENS; i++) {
-        int64_t end = cu[i + 1], more = end - start + align - 1;
-        int64_t length = mask < 0 ? lierne_quotient(more, align) * align : more & ~mask;
-        padded[i] = length;
-        total += length;
-        start = end;
+/* Segments without lead, whose lengths are rounded up; false: they are others, or something is
+ * wrong, which the general way finds. */
+static bool take_rounded(lierne_packed *p, const int64_t *given, const lierne_packing *packing) {
+    const int64_t n = p->n, align = packing->align ? packing->align : 1;
+    const int64_t mask = (align & (align - 1)) == 0 ? align - 1 : -1;
+    int64_t *cu = p->cu, *padded = p->padded, total = 0, start = 0;
+    bool plain = !packing->lead && !packing->cu_seqlens_padded;
+    if (!plain || align < 0 || align > MAX_TOKENS || given[0] != 0) {
+        return false;
+    }
+    cu[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t end = given[i + 1], more;
+        if ((uint64_t)end - (uint64_t)start > MAX_TOKENS) { /* descending, too */
+            return false;
+        }
+        more = end - start + align - 1;
+        start = cu[i + 1] = end;
+        padded[i] = mask < 0 ? lierne_quotient(more, align) * align : more & ~mask;
+        total += padded[i];
+        if (total > MAX_TOKENS) {
+            return false;
+        }
     }
     p->total = total;
-    return total <= MAX_TOKENS;
+    return true;
 }
 
 static lierne_status take_lengths(lierne_packed *p, const lierne_packing *packing) {
-    int64_t need, align = packing->align ? packing->align : 1;
-    if (p->leads) {
-        memset(p->lead, 0, (size_t)p->capacity * sizeof *p->lead);
-        p->leads = false;
-    }
-    if (!packing->lead && !packing->cu_seqlens_padded && align <= MAX_TOKENS &&
-        take_rounded(p, align)) {
-        return LIERNE_OK;
-    }
+    int64_t need;
     LIERNE_TRY(check_padded(packing->cu_seqlens_padded, p->n));
     LIERNE_TRY(take_lead(p, packing->lead));
     p->total = 0;
@@ -308,10 +313,16 @@ static void count_rows(lierne_packed *p) {
 lierne_status lierne_packed_take(lierne_packed *p, const lierne_segments *segments,
                                  const lierne_packing *packing) {
     p->n = segments->nsegments;
-    LIERNE_TRY(check_boundaries(segments));
-    memcpy(p->cu, segments->cu_seqlens, ((size_t)p->n + 1) * sizeof *p->cu);
-    LIERNE_TRY(check_align(packing));
-    LIERNE_TRY(take_lengths(p, packing));
+    if (p->leads) {
+        memset(p->lead, 0, (size_t)p->capacity * sizeof *p->lead);
+        p->leads = false;
+    }
+    if (!take_rounded(p, segments->cu_seqlens, packing)) {
+        LIERNE_TRY(check_boundaries(segments));
+        memcpy(p->cu, segments->cu_seqlens, ((size_t)p->n + 1) * sizeof *p->cu);
+        LIERNE_TRY(check_align(packing));
+        LIERNE_TRY(take_lengths(p, packing));
+    }
     return take_order(p, packing->order);
 }
 

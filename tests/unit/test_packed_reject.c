@@ -39,6 +39,14 @@ Test(packed, descriptions_that_are_rejected) {
     s.cu[3] = MOST + 1, expect_rejected(&s, LIERNE_ERR_OVERFLOW, "cu_seqlens[3]");
     s.cu[3] = MOST, s.packing.cu_seqlens_padded = NULL, expect_rejected(&s, invalid, "must be 16");
     s.shape[0] = 17, expect_rejected(&s, invalid, "cu_seqlens[3]");
+    /* The same where padded lengths follow from align. */
+    s.packing.cu_seqlens_padded = NULL, s.cu[0] = 1, expect_rejected(&s, invalid, "cu_seqlens[0]");
+    s.packing.cu_seqlens_padded = NULL, s.cu[2] = 5, expect_rejected(&s, invalid, "cu_seqlens[2]");
+    s.packing.cu_seqlens_padded = NULL, s.cu[2] = INT64_MIN;
+    expect_rejected(&s, invalid, "cu_seqlens[2]");
+    s.packing.cu_seqlens_padded = NULL, s.cu[3] = INT64_MAX;
+    expect_rejected(&s, LIERNE_ERR_OVERFLOW, "cu_seqlens[3]");
+    s.packing.cu_seqlens_padded = NULL, s.packing.align = -1, expect_rejected(&s, invalid, "align");
     s.packing.align = -1, expect_rejected(&s, invalid, "align");
     s.packing.align = 4, expect_rejected(&s, invalid, "align");
     s.packing.cu_seqlens_padded = NULL, s.packing.align = INT64_MAX;
