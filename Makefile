@@ -130,8 +130,8 @@ missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
 announce = @[ $(call missing,$(2)) = 0 ] || \
 	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
-	check-torch clean deb demo deps format fuzz golden help hooks install model mutants pictures prove python release \
-	sanitize scale sdist site t tests torch uninstall wheel always
+	check-torch clean deb demo deps format fuzz golden help hooks install manylinux model mutants pictures prove python \
+	release sanitize scale sdist site t tests torch uninstall wheel always
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -171,6 +171,9 @@ python: all ## put the Python package together in build/python (needs cffi)
 
 wheel: python ## build the Python wheel in build/dist (needs pip; setuptools 77, or PyPI)
 	@PYTHON=$(PYTHON) sh src/python/wheel.sh $(B)
+
+manylinux: ## build a wheel for any Linux of glibc 2.28 and later, in build/manylinux/dist (needs PyPI)
+	@sh src/python/manylinux.sh $(B)
 
 sdist: ## pack the Python source distribution in build/dist (needs the package build)
 	@mkdir -p $(B) && PYTHON=$(PYTHON) sh src/python/sdist.sh $(B)

@@ -87,7 +87,7 @@ lierne_status lierne_plan_create_fetch_and_add(lierne_plan **out, const lierne_p
     if (status == LIERNE_OK) {
         status = fill_parts(&parts, like, &spec);
     }
-    const lierne_field fields[] = {{.name = "lierne_plan_create_fetch_and_add"},
+    const lierne_field fields[] = {{.name = "fetch_and_add"},
                                    {.name = "like", .value = like->decision},
                                    {.name = "dtype", .value = spec.dtype},
                                    {.name = "width", .value = spec.width},

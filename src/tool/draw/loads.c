@@ -45,7 +45,7 @@ static void fill_columns(column *columns, int each, const lierne_items *items,
 }
 
 static int pixels(int64_t value, int64_t most) {
-    return most > 0 ? (int)((double)value / (double)most * HEIGHT + 0.5) : 0;
+    return most > 0 ? (int)((double)value / (double)most * (double)HEIGHT + 0.5) : 0;
 }
 
 static void draw_line(svg *s, int64_t load, int64_t most, int width, const char *name) {

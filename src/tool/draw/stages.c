@@ -83,7 +83,7 @@ static void draw_line(const draw_task *task, svg *s, int stage, int y, int64_t m
     const svg_style left = {SVG_SMALL, SVG_LEFT, SVG_INK}, right = {SVG_SMALL, SVG_RIGHT, SVG_INK};
     busiest b = busiest_of(task, stage, sums);
     char text[TOOL_BYTES];
-    int length = (int)(WIDEST * ((double)sum->bytes / (double)most));
+    int length = (int)((double)WIDEST * ((double)sum->bytes / (double)most));
     svg_write(s, 16, y, left, "stage %d", stage);
     svg_rect(s, (svg_box){80, y - 8, length > 0 ? length : 1, 16}, 0x2563eb, SVG_NONE);
     svg_write(s, 80 + WIDEST + 90, y, right, "%s", tool_bytes(text, sum->bytes));

@@ -200,7 +200,7 @@ static int by_time(const void *a, const void *b) {
 
 static int x_of(const trace *t, double at) {
     double all = t->to > t->from ? t->to - t->from : 1;
-    return LEFT + (int)(WIDE * ((at - t->from) / all));
+    return LEFT + (int)((double)WIDE * ((at - t->from) / all));
 }
 
 /* Lines at whole multiples of 1, 2 or 5 times a power of ten, about ten of them. */
