@@ -227,6 +227,36 @@ def veomni_sorter():
         same(rows[torch.argsort(rows[:, 0])], table)
     for table, dim in ((torch.ones(2), 0), (torch.ones(2, 1), 1)):
         raises(ValueError, "must be [items, columns], and dim a column", lambda: sorter(table, 2, dim))
+    raises(ValueError, "num_replicas is 0", lambda: sorter(torch.ones(2, 1), 0, 0))
+    for bad in -1., float("nan"), float("inf"):
+        raises(ValueError, f"row 1: the length is {bad}", lambda: sorter(torch.tensor([[1.], [bad]]), 2, 0))
+
+
+@test
+def veomni_costs():
+    """Powers of lengths, and costs of the caller's, which are neither lengths nor squared."""
+    sorter = SORTING_ALGO_FUNC["post_mbs_balancing_greedy_without_pad"]
+
+    def parts(values, **costs):
+        table = torch.tensor([[i, n] for i, n in enumerate(values)])
+        return [part[:, 0].tolist() for part in sorter(table, 2, 1, **costs)]
+
+    assert parts([6, 5, 4, 3, 2]) == parts([6, 5, 4, 3, 2], cost_exponent=2) == [[0, 3], [1, 2, 4]]
+    assert parts([6, 5, 4, 3, 2], cost_exponent=1) == [[0, 3, 4], [1, 2]]
+    assert parts([6, 5, 4, 3, 2], cost_fn=lambda table, dim: table[:, dim]) == [[0, 3, 4], [1, 2]]
+    assert parts([2, 3, 4, 5, 6], cost_fn=lambda table, dim: 6 - table[:, :1]) == [[0, 3, 4], [1, 2]]
+    assert parts([900, 899, 898], cost_exponent=300) == [[0], [1, 2]]
+    assert parts([5, 5], cost_fn=lambda table, dim: torch.tensor([2**61, 2**61 + 1])) == [[1], [0]]
+    assert parts([4, 4], cost_fn=lambda table, dim: table.zero_()[:, 0]) == [[0], [1]], "a copy of the table"
+    for exponent in -1, float("nan"), float("inf"):
+        raises(ValueError, f"cost_exponent is {exponent}", lambda: parts([1, 2], cost_exponent=exponent))
+    raises(ValueError, "must not both be", lambda: parts([1], cost_exponent=2, cost_fn=lambda table, dim: table[:, 1]))
+    raises(NotImplementedError, "Vector costs", lambda: parts([1, 2], cost_fn=lambda table, dim: table))
+    for costs in torch.ones(3), torch.ones(2, 1, 1), [1, 2]:
+        raises(ValueError, "one cost per row", lambda: parts([1, 2], cost_fn=lambda table, dim: costs))
+    for bad in -1., float("nan"), float("inf"):
+        raises(ValueError, f"row 1: a cost is {bad}",
+               lambda: parts([1, 2], cost_fn=lambda table, dim: torch.tensor([1, bad])))
 
 
 @test

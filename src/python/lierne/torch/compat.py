@@ -6,12 +6,14 @@
 
 verl's partitions are the same ones, item by item, and also exist where parts stay empty or equal sizes
 do not divide. Qwen3VLEncoderDataBalance, which was EncoderDataBalance, assigns as VeOmni does, with
-mode="lpt", or moves only what must move. Of a sorter's costs VeOmni's first form is there, the square of
-the length."""
+mode="lpt", or moves only what must move."""
 from __future__ import annotations
 
-import torch
+import heapq
+import math
 import typing
+
+import torch
 
 import lierne
 from lierne._library import arguments
@@ -86,20 +88,59 @@ def get_reverse_idx(idx_map: typing.Sequence[int]) -> typing.List[int]:
     return inverse
 
 
-def post_mbs_balancing_greedy_without_pad(all_data_lengths: torch.Tensor, num_replicas: int,
-                                          dim: int) -> typing.List[torch.Tensor]:
+def _item_costs(table, dim, cost_exponent, cost_fn):
+    """(the cost of each row, their order: the highest first)"""
+    lengths = table[:, dim]
+    if cost_fn is None:
+        exponent = 2 if cost_exponent is None else cost_exponent
+        if not 0 <= exponent < math.inf:
+            raise ValueError(f"cost_exponent is {exponent}, must be finite and at least 0")
+        # As VeOmni's: equal lengths in the order of torch's sort, which is not that of rows.
+        return [length**exponent for length in lengths.tolist()], torch.argsort(lengths.float(), descending=True)
+    if cost_exponent is not None:
+        raise ValueError("cost_fn and cost_exponent are given, and must not both be")
+    costs = cost_fn(table.clone(), dim)
+    if isinstance(costs, torch.Tensor) and costs.dim() == 2 and costs.shape[1] == 1:
+        costs = costs[:, 0]
+    if isinstance(costs, torch.Tensor) and costs.dim() == 2 and len(costs) == len(table):
+        raise NotImplementedError("Vector costs: cost_fn must give one cost per row")
+    if not isinstance(costs, torch.Tensor) or costs.shape != lengths.shape:
+        raise ValueError("cost_fn must give a tensor of one cost per row")
+    costs = _numbers("a cost", costs)
+    return costs, torch.tensor(sorted(range(len(costs)), key=lambda i: -costs[i]), dtype=torch.int64)
+
+
+def _numbers(what, tensor):
+    numbers = tensor.tolist()
+    for i, number in enumerate(numbers):
+        if not 0 <= number < math.inf:
+            raise ValueError(f"row {i}: {what} is {number}, must be finite and at least 0")
+    return numbers
+
+
+def post_mbs_balancing_greedy_without_pad(
+        all_data_lengths: torch.Tensor, num_replicas: int, dim: int, *, cost_exponent: typing.Optional[float] = None,
+        cost_fn: typing.Optional[typing.Callable[[torch.Tensor, int], torch.Tensor]] = None
+        ) -> typing.List[torch.Tensor]:
     """VeOmni's sorter: for each replica the rows of all_data_lengths, [items, columns], that it gets, the
-    longest first. Column dim has lengths, whose squares are balanced. Equal lengths come in the order of
-    torch's sort, as VeOmni's, which is not that of rows."""
-    if all_data_lengths.dim() != 2 or not -all_data_lengths.shape[1] <= dim < all_data_lengths.shape[1]:
+    highest cost first. Column dim has lengths, of which a power is the cost, the square where cost_exponent is
+    None; or cost_fn(table, dim) gives the costs. Loads are numbers of Python: integers are exact."""
+    if all_data_lengths.dim() != 2 or not 0 <= dim < all_data_lengths.shape[1]:
         raise ValueError(f"all_data_lengths has shape {tuple(all_data_lengths.shape)} and dim is {dim}: it must be "
                          "[items, columns], and dim a column")
-    rows = all_data_lengths[torch.argsort(all_data_lengths[:, dim].float(), descending=True)]
-    lengths = rows[:, dim].tolist()
-    made = lierne.Assignment([length * length for length in lengths], [len(lengths)] + [0] * (num_replicas - 1),
-                             rows=[0] * len(lengths), mode="lpt")
-    ranks = torch.from_numpy(made.ranks).to(rows.device)
-    return [rows[ranks == p] for p in range(num_replicas)]
+    if num_replicas < 1:
+        raise ValueError(f"num_replicas is {num_replicas}, must be at least 1")
+    _numbers("the length", all_data_lengths[:, dim])
+    costs, order = _item_costs(all_data_lengths, dim, cost_exponent, cost_fn)
+    items = order.tolist()
+    parts = [[item] for item in items[:num_replicas]] + [[] for _ in range(num_replicas - len(items))]
+    loads = [(sum(costs[item] for item in part), rank) for rank, part in enumerate(parts)]
+    heapq.heapify(loads)
+    for item in items[num_replicas:]:
+        load, rank = loads[0]
+        parts[rank].append(item)
+        heapq.heapreplace(loads, (load + costs[item], rank))
+    return [all_data_lengths[part] for part in parts]
 
 
 SORTING_ALGO_FUNC = {"post_mbs_balancing_greedy_without_pad": post_mbs_balancing_greedy_without_pad}
