@@ -174,7 +174,7 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     return make_connection(plan);
 }
 
-static bool in_flight(const lierne_plan *plan) {
+bool lierne_plan_in_flight(const lierne_plan *plan) {
     bool running = false;
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
@@ -185,7 +185,7 @@ static bool in_flight(const lierne_plan *plan) {
 }
 
 static bool dependent_busy(const lierne_dependent *dependent) {
-    return in_flight((const lierne_plan *)dependent);
+    return lierne_plan_in_flight((const lierne_plan *)dependent);
 }
 
 static lierne_status destroy_dependent(lierne_dependent *dependent) {

@@ -137,6 +137,8 @@ lierne_status lierne_plan_drain(const lierne_plan *plan);
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
 /* INVALID for a plan that owns an output, or that may become another one. */
 lierne_status lierne_plan_check_coalescible(const lierne_plan *plan, const char *which);
+/* Whether a request is. */
+bool lierne_plan_in_flight(const lierne_plan *plan);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 /* The same before a plan changes; BUSY also if a call of it was captured into a graph. */

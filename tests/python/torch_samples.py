@@ -77,6 +77,38 @@ def moves_and_gradients():
 
 
 @test
+def tensors_travel_together():
+    """One exchange for three tensors, of which one has no gradient and one is not used."""
+    rank = dist.get_rank()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(3, torch.bfloat16), ((1, 2), torch.int32, "segments"),
+                                                 (2, torch.float64)], max_items=RANKS, max_rows=512)
+        for step in range(3):
+            own = lengths_of(rank, step)
+            first, lengths = numbered(step)
+            samples.update([n * n for n in own], own)
+            mine = [(item, lengths[item]) for item in samples.lists().items]
+            numbers = [(first[rank] + j, n) for j, n in enumerate(own)]
+            x, y = rows_of(numbers, 3, torch.bfloat16).requires_grad_(), rows_of(numbers, 2).requires_grad_()
+            grids = torch.tensor([[list(pair)] for pair in numbers], dtype=torch.int32).reshape(-1, 1, 2)
+            a, b, c = samples.dispatch(x, grids, y)
+            same(a, rows_of(mine, 3, torch.bfloat16))
+            same(b, np.array(mine).reshape(-1, 1, 2))
+            same(c, rows_of(mine, 2))
+            assert a.requires_grad and not b.requires_grad
+            (c ** 3).sum().backward()
+            same(y.grad, 3 * y.detach() ** 2)
+            assert x.grad is None
+        raises(TypeError, "dtype", lambda: samples.dispatch(x.double(), grids, y))
+        if not context.routed:
+            together = samples._samples._together(samples._samples._dispatch)
+            one = lierne.Coalesced(samples._samples.plans[:1])
+            assert together.messages() == one.messages()
+            one.close()
+        samples.close()
+
+
+@test
 def any_number_of_items():
     """Without max_items: from none to ten times as many as before, some of two segments, and back."""
     rank = dist.get_rank()

@@ -523,6 +523,18 @@ Test(samples, tensors_travel_in_one_message) {
     }
 }
 
+Test(samples, a_context_goes_with_samples_and_what_is_coalesced) {
+    const lierne_samples_spec spec = usual_spec();
+    lierne_context *context;
+    lierne_samples *s;
+    lierne_coalesced *x;
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_samples_create(&s, context, &spec));
+    assert_ok(lierne_coalesced_create(&x, s->plans, 1));
+    assert_ok(lierne_context_destroy_all(context));
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
 /* On rank 1 the second of two coalesced plans has another description than on the others. */
 static void move_another(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);

@@ -349,7 +349,12 @@ lierne_status lierne_samples_check_changeable(const lierne_samples *s) {
 }
 
 static bool dependent_busy(const lierne_dependent *dependent) {
-    return lierne_samples_check_idle((const lierne_samples *)dependent) != LIERNE_OK;
+    const lierne_samples *s = (const lierne_samples *)dependent;
+    bool busy = false;
+    for (int i = 0; i < s->ntensors; i++) {
+        busy |= lierne_plan_in_flight(s->plans[i]);
+    }
+    return busy;
 }
 
 static lierne_status destroy_dependent(lierne_dependent *dependent) {

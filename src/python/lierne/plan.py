@@ -430,7 +430,8 @@ def check_plans(plans: typing.Iterable[Plan]) -> None:
 class Coalesced:
     """Several plans of one context executed together, with one message per pair of ranks.
 
-    Collective. The plans can be neither closed nor updated while it lives."""
+    Collective. The plans can be neither closed nor updated while it lives, but those of packings and samples may
+    be updated between its calls (lierne/plan.h)."""
 
     def __init__(self, plans: typing.Iterable[Plan]) -> None:
         self._plans, self._handle = list(plans), None
@@ -484,3 +485,4 @@ class Coalesced:
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.context._discard(lib.lierne_coalesced_destroy, self._handle)
+        self._handle = None

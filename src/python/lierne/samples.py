@@ -19,7 +19,7 @@ import numpy as np
 from lierne._arrays import dtype_number
 from lierne._library import Error, Spec, arguments, call, choice, copied, ffi, handle, lib, make, not_copied, sized
 from lierne._types import Array, Buffer, Integers, Mode, Place, Report
-from lierne.plan import Plan
+from lierne.plan import Coalesced, Plan
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -139,7 +139,7 @@ class Samples:
                     ncosts=costs, caller=bool(caller), max_rows=max_rows, max_returned_rows=max_returned_rows,
                     ntensors=len(tensors), tensors=tensors, max_inflight=max_inflight, name=name)
         out = ffi.new("lierne_samples **")
-        self._costs = costs
+        self._costs, self._coalesced, self._coalesces = costs, {}, max_items > 0
         context._call(lib.lierne_samples_create, out, handle(context, "context"), spec.at)
         self._handle = out[0]
         plans = [_SamplesPlan(self, i) for i in range(len(tensors))]
@@ -157,11 +157,16 @@ class Samples:
         """Frees the samples and their plans. Not collective. Raises errors.BusyError while a request is in
         flight."""
         if self._handle is not None and self.context._handle is not None:
+            for coalesced in self._coalesced.values():
+                coalesced.close()
+            self._coalesced = {}
             self.context._call(lib.lierne_samples_destroy, self._handle)
         self._handle = None
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
+            for coalesced in self._coalesced.values():
+                coalesced.__del__()
             self.context._discard(lib.lierne_samples_destroy, self._handle)
 
     def _balance(self, nitems, mode="shed", **options):
@@ -200,17 +205,29 @@ class Samples:
         except Error:
             raise error from None
 
+    def _together(self, plans):
+        """The Coalesced of the plans of dispatch, or of ret: made at its first use, by all ranks. None for one
+        plan, and without max_items."""
+        way = plans is self._dispatch
+        if len(plans) > 1 and self._coalesces and way not in self._coalesced:
+            self._coalesced[way] = Coalesced(plans)
+        return self._coalesced.get(way)
+
     def _move(self, plans, direction, data):
         if len(data) != len(plans):
             raise ValueError(f"{len(data)} tensors are given, must be {len(plans)}")
         self._alive()
+        together = self._together(plans)
+        if together is not None:
+            together.begin(data, direction=direction)
+            return tuple(together.wait(direction))
         requests = [plan.begin(x, direction=direction) for plan, x in zip(plans, data)]
         results = tuple(request.wait() for request in requests)
         return results[0] if len(results) == 1 else results
 
     def dispatch(self, *data: typing.Optional[Buffer]) -> typing.Any:
-        """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once.
-        Collective. Returns a new numpy array, or a tuple of them."""
+        """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once, in one
+        message per pair of ranks. Collective. Returns a new numpy array, or a tuple of them."""
         return self._move(self._dispatch, "forward", data)
 
     def dispatch_adjoint(self, *gradients: typing.Optional[Buffer]) -> typing.Any:

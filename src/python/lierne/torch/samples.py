@@ -16,7 +16,7 @@ import torch
 import lierne
 from lierne._library import arguments
 from lierne._types import Integers, Mode, Place, Report
-from lierne.torch import Operation, before_update, checked
+from lierne.torch import Operation, _moved, before_update, check_input, checked
 from lierne.torch._memory import Blocks
 
 if typing.TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Samples:
         for operation in self._operations:
             operation.blocks = Blocks()  # every row has one place on either side
         self._ndispatch = len(dispatch)
+        self._coalesces = max_items > 0 and not self._operations[0].routed
 
     def update(self, costs: Integers, rows: typing.Optional[Integers] = None,
                segments: typing.Optional[Integers] = None, returned_rows: typing.Optional[Integers] = None,
@@ -65,21 +66,38 @@ class Samples:
     def _move(self, first, last, tensors):
         if len(tensors) != last - first:
             raise ValueError(f"{len(tensors)} tensors are given, must be {last - first}")
-        works = []
+        flat = []
         for i, tensor in zip(range(first, last), tensors):
             if tuple(checked(tensor).shape[1:]) != self._rows[i]:
                 raise ValueError(f"tensor {i - first} has shape {tuple(tensor.shape)}, must be [rows, "
                                  f"{', '.join(map(str, self._rows[i]))}]")
-            flat = tensor.reshape(tensor.shape[0], math.prod(self._rows[i]))
-            works.append(self._operations[i].begin(flat))
-        results = [work.wait() for work in works]
+            flat.append(tensor.reshape(tensor.shape[0], math.prod(self._rows[i])))
+        if len(flat) > 1 and self._coalesces:
+            results = _Together.apply(self, first, last, *flat)
+        else:
+            works = [operation.begin(x) for operation, x in zip(self._operations[first:last], flat)]
+            results = [work.wait() for work in works]
         results = tuple(before_update(result, self).reshape(-1, *rows)
                         for result, rows in zip(results, self._rows[first:last]))
         return results[0] if len(results) == 1 else results
 
+    def _exchange(self, first, last, tensors):
+        """The forward of several tensors in one message per pair of ranks."""
+        operations, outs = self._operations[first:last], []
+        operations[0]._check_usable()
+        self.context._end_dropped()
+        for operation, tensor in zip(operations, tensors):
+            shapes = operation.shapes(0)
+            check_input(tensor, operation.dtype, shapes[0])
+            outs.append(operation._new_output(tensor, shapes[1], False))
+        together = self._samples._together(self._samples._ret if first else self._samples._dispatch)
+        stream = torch.cuda.current_stream(tensors[0].device) if tensors[0].is_cuda else None
+        together.begin([tensor.detach().contiguous() for tensor in tensors], outs, stream=stream)
+        return tuple(together.wait())
+
     def dispatch(self, *tensors: torch.Tensor) -> typing.Any:
-        """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once. A
-        tensor, or a tuple of them. Backward brings gradients home."""
+        """Rows of this rank's items to the ranks that compute them: all tensors of `dispatch` at once, over="node"
+        in one message per pair of ranks. A tensor, or a tuple of them. Backward brings gradients home."""
         return self._move(0, self._ndispatch, tensors)
 
     def ret(self, *tensors: torch.Tensor) -> typing.Any:
@@ -102,3 +120,21 @@ class Samples:
     def close(self) -> None:
         """Frees the samples. Not collective."""
         self._samples.close()
+
+
+class _Together(torch.autograd.Function):
+    """Several tensors in one message per pair of ranks. Gradients come back one by one, because some tensors,
+    such as grid sizes, have none."""
+
+    @staticmethod
+    def forward(ctx, samples, first, last, *tensors):
+        ctx.operations = samples._operations[first:last]
+        ctx.set_materialize_grads(False)
+        results = samples._exchange(first, last, tensors)
+        ctx.mark_non_differentiable(*(out for out, needed in zip(results, ctx.needs_input_grad[3:]) if not needed))
+        return results
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return None, None, None, *(None if gradient is None else _moved(gradient, operation, True)
+                                   for gradient, operation in zip(gradients, ctx.operations))
