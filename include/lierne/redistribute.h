@@ -263,6 +263,14 @@ typedef struct lierne_set_box {
  *
  * The adjoint moves from dst to src: of the gradients that replicas hold alike, one is taken.
  *
+ * Halos (lierne/dense_halo.h). A tensor whose layouts have a halo moves as
+ * lierne_plan_create_redistribute moves it alone, from the same senders, and its gradients are the
+ * same sums, bit for bit; tensors with and without halos may be mixed. Margins of all tensors share
+ * messages, so that forward two ranks exchange one small message each way. In the adjoint what is
+ * added at the owners has messages of its own, beside those of values that only move; terms that
+ * are sums themselves follow in a second stage. Where every tensor has one layout and one place on
+ * both sides, out == in is allowed: only margins are written.
+ *
  * With boxes, tensors of the source and of the destination are not the same ones: box i of source
  * tensor boxes[i].src becomes box i of destination tensor boxes[i].dst. Every element of every
  * destination must be in one box; elements of a source may be in any number. Equal boxes of tensors
@@ -306,8 +314,9 @@ LIERNE_API lierne_status lierne_set_check(const lierne_set_spec *spec);
  * INVALID (NULL; spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair
  * of layouts of different shape, dtype or world size, or of another dtype or world size than the
  * first pair; a box that is not within its tensors, axes that do not fit, an element of a
- * destination in no box or in two; rank not in the world); UNSUPPORTED (a PARTIAL dim, a halo, a
- * box with too many axes); OVERFLOW (a buffer of more than 2^60 bytes); NO_MEMORY. */
+ * destination in no box or in two; rank not in the world); UNSUPPORTED (a PARTIAL dim, a packing, a
+ * src without cores, a halo in a set with boxes, a box with too many axes); OVERFLOW (a buffer of
+ * more than 2^60 bytes); NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
                                                  const lierne_set_spec *spec, int rank);
 

@@ -44,11 +44,15 @@ static lierne_status add_ops(lierne_ops *to, const lierne_ops *from, const namin
     return LIERNE_OK;
 }
 
-lierne_status lierne_ops_append(lierne_ops *to, const lierne_ops *from) {
+lierne_status lierne_ops_append_at(lierne_ops *to, const lierne_ops *from, const int64_t *offset) {
     static const lierne_buffer same[LIERNE_BUFFER_COUNT] = {LIERNE_BUFFER_IN, LIERNE_BUFFER_OUT,
                                                             LIERNE_BUFFER_SCRATCH};
-    const naming n = {same, (const int64_t[LIERNE_BUFFER_COUNT]){0}};
+    const naming n = {same, offset};
     return add_ops(to, from, &n);
+}
+
+lierne_status lierne_ops_append(lierne_ops *to, const lierne_ops *from) {
+    return lierne_ops_append_at(to, from, (const int64_t[LIERNE_BUFFER_COUNT]){0});
 }
 
 lierne_status lierne_route_append(lierne_route *route, const lierne_route *other,

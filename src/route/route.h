@@ -50,6 +50,8 @@ lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool accumulate,
                              const lierne_place *from, int n);
 /* Adds copies of operations at the end. Lists stay the others'. */
 lierne_status lierne_ops_append(lierne_ops *to, const lierne_ops *from);
+/* The same with buffer b shifted by offset[b] elements. */
+lierne_status lierne_ops_append_at(lierne_ops *to, const lierne_ops *from, const int64_t *offset);
 /* The rows of a list, width elements each, in an array whose rows start stride elements apart: a
  * block without a list where they follow one another, else one with a copy of the list. */
 lierne_status lierne_route_rows(lierne_route *route, lierne_block *block, const int64_t *rows,

@@ -32,6 +32,7 @@ typedef struct lierne_planner {
     int64_t in_shape[LIERNE_MAX_AXES];
     int64_t out_shape[LIERNE_MAX_AXES];
     int64_t min_elements;
+    size_t core_sends; /* of the first stage; those after them send what margins give */
 } lierne_planner;
 
 /* How many axes have the boxes of what two cells have in common. */

@@ -23,4 +23,14 @@ lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne
                                             const lierne_layout *from, const lierne_layout *to,
                                             const lierne_side_rules *rules);
 
+/* A direction of the redistribution of one tensor without PARTIAL, without nodes. */
+typedef struct lierne_tensor_route {
+    lierne_route *route;
+    int64_t min_elements;
+    size_t core_sends; /* of the first stage; those after them send terms, which land in scratch */
+} lierne_tensor_route;
+
+lierne_status lierne_tensor_route_create(lierne_tensor_route *out, const lierne_layout *src,
+                                         const lierne_layout *dst, int rank, bool adjoint);
+
 #endif

@@ -273,6 +273,7 @@ static lierne_status fill_route(lierne_planner *p) {
     LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
     LIERNE_TRY(plan_overlaps(p, from, to, true));
     LIERNE_TRY(plan_overlaps(p, from, to, false));
+    p->core_sends = stage_of(p, 0)->sends.count;
     LIERNE_TRY(p->margins ? lierne_add_terms(p, from, to) : LIERNE_OK);
     /* Only sums need the second stage. */
     stage = stage_of(p, p->route->stages.count - 1);
@@ -328,6 +329,20 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
         *min_elements = p.min_elements;
     }
     *out = p.route;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_tensor_route_create(lierne_tensor_route *out, const lierne_layout *src,
+                                         const lierne_layout *dst, int rank, bool adjoint) {
+    const lierne_layout source = lierne_layout_as_source(src), cores = lierne_layout_as_source(dst);
+    lierne_planner p = {.from = adjoint ? &cores : &source,
+                        .to = adjoint ? &source : dst,
+                        .margins = adjoint && dst->halos ? dst : NULL,
+                        .members = {.world = src->world, .count = src->world},
+                        .rank = rank,
+                        .routing = LIERNE_ROUTING_DIRECT};
+    LIERNE_TRY(create_route(&p));
+    *out = (lierne_tensor_route){p.route, p.min_elements, p.core_sends};
     return LIERNE_OK;
 }
 

@@ -5,6 +5,7 @@
  * classes. Layouts are compared by what they say and not by where they are, because classes must be
  * the same on every rank; a layout that is given again and again is looked at once. */
 #include "plan/redistribute/set.h"
+#include "layout/dense_halo.h"
 #include "plan/redistribute/redistribute_check.h"
 
 #include <limits.h>
@@ -100,7 +101,6 @@ static lierne_status check_first(const lierne_layout *layout, const lierne_layou
 }
 
 static lierne_status check_plain(const lierne_layout *layout, const char *name) {
-    LIERNE_TRY(lierne_redistribute_check_plain(layout, name));
     if (layout->packed) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s has a packing: sets have none, lierne_plan_create_redistribute does",
@@ -123,8 +123,20 @@ static lierne_status check_pair(const lierne_set_spec *spec, int64_t i) {
     snprintf(dst, sizeof dst, "dst[%lld]", (long long)i);
     LIERNE_TRY(check_first(spec->src[i], spec->src[0], src));
     LIERNE_TRY(lierne_redistribute_check_pair(spec->src[i], src, spec->dst[i], dst));
+    LIERNE_TRY(lierne_redistribute_check_source(spec->src[i], src, spec->dst[i], dst));
     LIERNE_TRY(check_plain(spec->src[i], src));
     return check_plain(spec->dst[i], dst);
+}
+
+static lierne_status check_no_halo(const lierne_layout *layout, const char *name) {
+    for (int a = 0; a < layout->naxes && layout->halos; a++) {
+        if (lierne_halo_of(layout, a)) {
+            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                               "%s has a halo on axis %d: tensors of a set with boxes have none",
+                               name, a);
+        }
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status check_tensor(const sorting *s, int side, const lierne_layout *layout,
@@ -134,8 +146,12 @@ static lierne_status check_tensor(const sorting *s, int side, const lierne_layou
     if (!layout) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", name);
     }
-    LIERNE_TRY(s->set->boxes ? check_first(layout, s->spec->src[0], name) : LIERNE_OK);
-    return s->set->boxes ? check_plain(layout, name) : LIERNE_OK;
+    if (!s->set->boxes) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(check_first(layout, s->spec->src[0], name));
+    LIERNE_TRY(check_no_halo(layout, name));
+    return check_plain(layout, name);
 }
 
 static lierne_status number_layouts(sorting *s, int side, const lierne_layout *const *layouts) {

@@ -1,4 +1,5 @@
 /* From the spec of a tensor set to a route, or to a plan: one route per direction. */
+#include "layout/dense_halo.h"
 #include "plan/fields.h"
 #include "plan/redistribute/set.h"
 
@@ -55,7 +56,9 @@ static lierne_status check_context(const lierne_set *set, const lierne_context *
  * as far as they are known. */
 static lierne_status own_tensor(lierne_plan_side *side, lierne_plan_side *like,
                                 const lierne_set *set, int64_t tensor, int to) {
-    const lierne_layout *layout = lierne_set_layout_of(set, tensor, to)->layout;
+    const lierne_layout *given = lierne_set_layout_of(set, tensor, to)->layout;
+    const lierne_layout source = lierne_layout_as_source(given),
+                        *layout = to == LIERNE_SET_SRC ? &source : given;
     lierne_plan_side *one = &like[set->layout_of[to][tensor]];
     LIERNE_TRY(one->naxes ? LIERNE_OK : lierne_plan_side_fill(one, set->rank, layout, layout));
     for (size_t b = 0; b < one->owned.count; b++) {
@@ -80,11 +83,38 @@ static lierne_status own_tensors(lierne_plan_side *side, const lierne_set *set, 
     return status;
 }
 
-static lierne_status fill_side(lierne_plan_side *side, const lierne_set *set, int from) {
+/* Whether a tensor has a halo and margins of an opaque dtype, which have no gradient. */
+static bool sums_opaque(const lierne_set *set) {
+    for (int64_t i = 0; i < set->n[LIERNE_SET_DST]; i++) {
+        const lierne_layout *dst = lierne_set_layout_of(set, i, LIERNE_SET_DST)->layout;
+        if (dst->halos && lierne_dtype_is_opaque(dst->dtype)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether every tensor is where it was, so that out may be in and halos alone are written. */
+static bool stays_in_place(const lierne_set *set) {
+    bool halos = false;
+    for (int64_t i = 0; i < set->nmoves; i++) {
+        const lierne_set_layout *src = lierne_set_layout_of(set, i, LIERNE_SET_SRC);
+        if (set->layout_of[LIERNE_SET_SRC][i] != set->layout_of[LIERNE_SET_DST][i] ||
+            (src->elements > 0 &&
+             set->offsets[LIERNE_SET_SRC][i] != set->offsets[LIERNE_SET_DST][i])) {
+            return false;
+        }
+        halos = halos || src->layout->halos;
+    }
+    return halos;
+}
+
+static lierne_status fill_side(lierne_plan_side *side, const lierne_set *set, int from,
+                               bool no_adjoint) {
     side->naxes = 1;
     side->in[0] = set->elements[from];
     side->out[0] = set->elements[!from];
-    if (from == LIERNE_SET_DST && set->repeats) {
+    if (from == LIERNE_SET_DST && no_adjoint) {
         return lierne_route_create(&side->route, set->rank, side->in[0], side->out[0]);
     }
     LIERNE_TRY(own_tensors(side, set, !from));
@@ -100,9 +130,14 @@ static lierne_status fill_set_parts(lierne_plan_parts *parts, const lierne_set *
     parts->group = spec->group;
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         "balanced";
-    parts->no_adjoint = set->repeats ? "an element of a source is in several boxes" : NULL;
-    LIERNE_TRY(fill_side(&parts->side[LIERNE_DIRECTION_FORWARD], set, LIERNE_SET_SRC));
-    return fill_side(&parts->side[LIERNE_DIRECTION_ADJOINT], set, LIERNE_SET_DST);
+    parts->no_adjoint = set->repeats       ? "an element of a source is in several boxes"
+                        : sums_opaque(set) ? "margins of an opaque dtype cannot be summed"
+                                           : NULL;
+    parts->in_place = !set->boxes && stays_in_place(set);
+    for (int from = 0; from < 2; from++) {
+        LIERNE_TRY(fill_side(&parts->side[from], set, from, parts->no_adjoint != NULL));
+    }
+    return LIERNE_OK;
 }
 
 /* The lists that ranks compare: a hash of each layout and box. */

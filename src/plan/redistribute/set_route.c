@@ -11,26 +11,18 @@
  * A cut inside of a small tensor is moved to its nearest end: two messages cost more than they
  * balance. In larger ones it is moved to the beginning of a row. */
 #include "plan/redistribute/planner.h"
-#include "plan/redistribute/set.h"
+#include "plan/redistribute/set_messages.h"
 
-/* In bytes: tensors, and rows of tensors, that are not cut; pieces that do not share a message;
- * what pieces that do fill. */
-enum { LEAST_CUT = 64 << 10, LEAST_PIECE = 256 << 10, FULL_MESSAGE = 4 << 20 };
-
-/* The message to a peer that takes further small pieces. */
-typedef struct open_message {
-    int peer;
-    size_t index;
-} open_message;
-typedef LIERNE_VEC(open_message) open_messages;
+/* In bytes: tensors, and rows of tensors, that are not cut. */
+enum { LEAST_CUT = 64 << 10 };
 
 typedef struct builder {
     lierne_planner p; /* of the class at work */
     const lierne_set *set;
     const lierne_set_class *members;
     int64_t class_number;
-    int from;              /* the side of the set that is `in` */
-    open_messages open[2]; /* to send, to receive */
+    int from; /* the side of the set that is `in` */
+    lierne_set_open open;
 } builder;
 
 /* What a cell's holders send of the class at work. */
@@ -50,35 +42,15 @@ static int64_t offset_of(const builder *u, int64_t move, lierne_buffer buffer) {
     return u->set->offsets[side][lierne_set_tensor(u->set, move, side)];
 }
 
-/* The message of a peer that has space; *index is its place. */
-static lierne_status open_for(open_messages *open, lierne_messages *messages, int peer,
-                              int64_t full, lierne_buffer buffer, size_t *index) {
-    lierne_message *message;
-    size_t i = open->count;
-    while (i > 0 && open->at[i - 1].peer != peer) {
-        i--;
-    }
-    if (i > 0 && messages->at[open->at[i - 1].index].elements < full) {
-        *index = open->at[i - 1].index;
-        return LIERNE_OK;
-    }
-    *index = messages->count;
-    LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
-    if (i > 0) {
-        open->at[i - 1].index = *index;
-        return LIERNE_OK;
-    }
-    return LIERNE_VEC_PUSH(open, ((open_message){peer, *index}));
-}
-
 /* A small part of a tensor shares a message. */
 static lierne_status add_small(builder *u, const lierne_cell_overlap *x, bool sends, int peer,
                                int64_t offset) {
     lierne_messages *messages = sends ? &stage_of(u)->sends : &stage_of(u)->recvs;
     lierne_buffer buffer = sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT;
-    int64_t full = FULL_MESSAGE / (int64_t)lierne_dtype_size(u->p.from->dtype);
+    int64_t full = LIERNE_SET_FULL_MESSAGE / (int64_t)lierne_dtype_size(u->p.from->dtype);
     size_t index;
-    LIERNE_TRY(open_for(&u->open[!sends], messages, peer, full, buffer, &index));
+    LIERNE_TRY(lierne_set_open_for(&u->open.at[LIERNE_SET_VALUES][!sends], messages, peer, full,
+                                   buffer, &index));
     for (size_t b = 0; b < x->part.count; b++) {
         lierne_block block = lierne_place_box(&u->p, &x->part.at[b], buffer).block;
         block.offset += offset;
@@ -107,7 +79,7 @@ static lierne_status add_large(builder *u, const lierne_cell_overlap *x, bool se
 static lierne_status add_piece(builder *u, lierne_cell_overlap *x, int64_t move, bool sends,
                                int peer, int64_t start, int64_t size) {
     int64_t offset = offset_of(u, move, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
-    bool large = size * (int64_t)lierne_dtype_size(u->p.from->dtype) >= LEAST_PIECE;
+    bool large = size * (int64_t)lierne_dtype_size(u->p.from->dtype) >= LIERNE_SET_LEAST_PIECE;
     LIERNE_TRY(lierne_cell_overlap_take(&u->p, x, start, size));
     return (large ? add_large : add_small)(u, x, sends, peer, offset);
 }
@@ -324,6 +296,11 @@ static lierne_status plan_classes(builder *u) {
         u->class_number = (int64_t)c;
         u->p.from = set->layouts.at[u->members->layouts[u->from]].layout;
         u->p.to = set->layouts.at[u->members->layouts[!u->from]].layout;
+        if (u->p.from->halos || u->p.to->halos) {
+            LIERNE_TRY(lierne_set_add_halos(u->p.route, &u->p.min_elements, &u->open, set,
+                                            u->members, u->from));
+            continue;
+        }
         if (set->boxes) {
             lierne_frame_create(&frame, &set->boxes[set->members[u->members->first]],
                                 (u->from ? u->p.to : u->p.from)->naxes,
@@ -360,8 +337,7 @@ lierne_status lierne_set_route(lierne_route **out, int64_t *min_elements, const 
     if (status == LIERNE_OK && from == LIERNE_SET_DST) {
         status = add_zeros(&u);
     }
-    lierne_mem_free(u.open[0].at);
-    lierne_mem_free(u.open[1].at);
+    lierne_set_open_clear(&u.open);
     if (status != LIERNE_OK) {
         lierne_route_destroy(u.p.route);
         return status;
