@@ -58,6 +58,11 @@ enum { WORLD = 3, LOCAL = 2 };
 
 static const lierne_samples_tensor tensor = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, 2};
 
+/* Of which the first one is the usual one. */
+static const lierne_samples_tensor tensors[3] = {{LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, 2},
+                                                 {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_BF16, 3},
+                                                 {LIERNE_SAMPLES_SEGMENTS, LIERNE_DTYPE_F32, 2}};
+
 static lierne_samples_spec usual_spec(void) {
     return (lierne_samples_spec){.size = sizeof(lierne_samples_spec),
                                  .max_local_items = LOCAL,
@@ -114,6 +119,7 @@ static void spoil_tolerance(arguments *a) { a->balance.tolerance = 21; }
 static void spoil_nodes(arguments *a) { a->balance.nodes = a->nodes; }
 static void spoil_destination(arguments *a) { a->moves_on = true; }
 static void spoil_destination_mode(arguments *a) { a->moves_on = true; a->destination.mode = (lierne_balance_mode)9; }
+static void spoil_destination_cap(arguments *a) { a->moves_on = true; a->destination.max_rows = 4; }
 static void spoil_cap(arguments *a) { a->balance.max_rows = 4; }
 static void spoil_home_rows(arguments *a) { a->rows[0] = 12; }
 /* clang-format on */
@@ -144,6 +150,7 @@ static const bad_case bad_cases[] = {
     {"cost index", spoil_cost_index, LIERNE_ERR_INVALID, "spec->cost is 1", true},
     {"destination's mode", spoil_destination_mode, LIERNE_ERR_INVALID, "mode is 9", true},
     {"a cap", spoil_cap, LIERNE_ERR_INFEASIBLE, "max_rows is 4", true},
+    {"destination's cap", spoil_destination_cap, LIERNE_ERR_INFEASIBLE, "max_rows is 4", true},
     {"rows at home", spoil_home_rows, LIERNE_ERR_CAPACITY, "17 rows HOME, must be at most 16",
      true},
 };
@@ -370,6 +377,7 @@ static lierne_status run_out_growing(lierne_context *context, outcome *o, size_t
     usual_arguments(&a, 0);
     a.items.nitems = 1;
     spec.max_local_items = 0;
+    spec.ntensors = 2, spec.tensors = tensors;
     note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
     note(o, lierne_samples_get_plan(&plan, s, 0) == LIERNE_OK, "get_plan", "");
     note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
@@ -432,10 +440,6 @@ Test(samples, memory_that_grew_is_kept) {
 Test(samples, memory_is_reserved_by_create) {
     run_alone(run_out);
 }
-
-static const lierne_samples_tensor tensors[3] = {{LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_I64, 2},
-                                                 {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_BF16, 3},
-                                                 {LIERNE_SAMPLES_SEGMENTS, LIERNE_DTYPE_F32, 2}};
 
 /* Messages of a call of n plans, in both directions together. */
 static int64_t count_messages(lierne_plan *const *plans, int n, outcome *o) {
@@ -521,6 +525,30 @@ Test(samples, tensors_travel_in_one_message) {
     for (int r = 0; r < WORLD; r++) {
         cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
     }
+}
+
+Test(samples, rows_beyond_32_bits) {
+    const lierne_samples_tensor marks = {LIERNE_SAMPLES_SEGMENTS, LIERNE_DTYPE_F32, 1};
+    lierne_samples_spec spec = usual_spec();
+    const int32_t *cu;
+    lierne_context *context;
+    lierne_samples *s;
+    arguments a;
+    spec.tensors = &marks, spec.max_rows = (int64_t)1 << 40;
+    usual_arguments(&a, 0);
+    a.rows[0] = a.rows[1] = ((int64_t)1 << 30) - 1;
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_samples_create(&s, context, &spec));
+    assert_ok(update(s, &a));
+    assert_ok(lierne_samples_get_cu_seqlens_i32(&cu, s, LIERNE_SAMPLES_DISPATCHED));
+    cr_expect_eq(cu[2], 2147483646);
+    a.rows[1] += 2;
+    assert_ok(update(s, &a));
+    cr_expect_eq(lierne_samples_get_cu_seqlens_i32(&cu, s, LIERNE_SAMPLES_DISPATCHED),
+                 LIERNE_ERR_OVERFLOW);
+    cr_expect(!cu && strstr(lierne_last_error(), "cu_seqlens[2] is 2147483648, must be at most"));
+    assert_ok(lierne_samples_destroy(s));
+    assert_ok(lierne_context_destroy(context));
 }
 
 Test(samples, a_context_goes_with_samples_and_what_is_coalesced) {

@@ -267,6 +267,34 @@ static void kk_cap(input *in) {
 static void negative_node(input *in) {
     in->spec.nodes = in->nodes, in->nodes[2] = -4;
 }
+static void narrow_tolerance(input *in) {
+    in->spec.tolerance = -1;
+}
+static void two_caps(input *in) {
+    in->spec.equal_items = 1, in->spec.max_items = 4;
+}
+static void kk_items(input *in) {
+    in->spec.mode = LIERNE_BALANCE_KK, in->spec.max_items = 9;
+}
+static void kk_least(input *in) {
+    in->spec.mode = LIERNE_BALANCE_KK, in->spec.min_items = 1;
+}
+static void negative_segments(input *in) {
+    in->nodes[4] = -3, in->items.segments = in->nodes;
+}
+static void short_items(input *in) {
+    in->items.size = 7;
+}
+static void short_spec(input *in) {
+    in->spec.size = 7;
+}
+static const int32_t beyond[] = {0, 1, 3, 0, 0, 0}, before[] = {0, 0, 0, 0, -1, 0};
+static void given_beyond(input *in) {
+    in->spec.mode = LIERNE_BALANCE_CALLER, in->spec.assignment = beyond;
+}
+static void given_before(input *in) {
+    in->spec.mode = LIERNE_BALANCE_CALLER, in->spec.assignment = before;
+}
 static void given_none(input *in) {
     in->spec.mode = LIERNE_BALANCE_CALLER;
 }
@@ -323,6 +351,15 @@ Test(samples, errors_name_what_is_wrong) {
         {negative_cap, LIERNE_ERR_INVALID, "max_rows is -1, must be"},
         {two_counts, LIERNE_ERR_INVALID, "min_items is 1, must be 0: equal_items"},
         {kk_cap, LIERNE_ERR_INVALID, "max_rows is set, and mode KK"},
+        {kk_items, LIERNE_ERR_INVALID, "max_items is set, and mode KK"},
+        {kk_least, LIERNE_ERR_INVALID, "min_items is set, and mode KK"},
+        {narrow_tolerance, LIERNE_ERR_INVALID, "tolerance is -1, must be 0 to 1024"},
+        {two_caps, LIERNE_ERR_INVALID, "max_items is 4, must be 0: equal_items"},
+        {short_items, LIERNE_ERR_INVALID, "items->size is 7"},
+        {short_spec, LIERNE_ERR_INVALID, "spec->size is 7"},
+        {given_beyond, LIERNE_ERR_INVALID, "item 2: its rank is 3, must be 0 to 2"},
+        {given_before, LIERNE_ERR_INVALID, "item 4: its rank is -1, must be 0 to 2"},
+        {negative_segments, LIERNE_ERR_COUNT_RANGE, "rank 2: item 4: its number of segments is -3"},
         {negative_node, LIERNE_ERR_INVALID, "nodes[2] is -4, must be 0"},
         {given_none, LIERNE_ERR_INVALID, "spec->assignment is NULL in mode 4"},
         {small_count, LIERNE_ERR_INVALID, "counts sum up to 5, and there are 6 items"},
