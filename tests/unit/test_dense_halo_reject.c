@@ -421,13 +421,20 @@ Test(dense_halo, functions_that_know_no_halo_say_so) {
     t.spec.nhalos = 0;
     lierne_layout *plain = make(&t);
     const lierne_layout *from = plain, *to = halo;
-    const lierne_set_spec set = {.size = sizeof set, .ntensors = 1, .src = &from, .dst = &to};
+    const lierne_set_box box = {.sizes = {1}};
+    const lierne_set_spec set = {.size = sizeof set,
+                                 .ntensors = 1,
+                                 .src = &from,
+                                 .dst = &to,
+                                 .boxes = &box,
+                                 .nboxes = 1,
+                                 .ndst = 1};
     assert_error(lierne_redistribute_get_bound(&received, &sent, plain, halo),
                  LIERNE_ERR_UNSUPPORTED, "dst has a halo");
     assert_error(lierne_redistribute_get_node_bound(&bound, halo, plain, nodes),
                  LIERNE_ERR_UNSUPPORTED, "src has a halo");
     assert_error(lierne_route_create_set(&route, NULL, &set, 0), LIERNE_ERR_UNSUPPORTED,
-                 "dst[0] has a halo");
+                 "dst[0] has a halo on axis 0: tensors of a set with boxes have none");
     lierne_layout_destroy(halo);
     lierne_layout_destroy(plain);
     lierne_grid_destroy(t.grid);

@@ -585,7 +585,11 @@ static void move_another(lierne_context *context, void *shared) {
     }
     lierne_status status = lierne_coalesced_begin(x, LIERNE_DIRECTION_FORWARD, outs, ins, NULL);
     status = status == LIERNE_OK ? lierne_coalesced_end(x, LIERNE_DIRECTION_FORWARD) : status;
-    note(o, status == LIERNE_ERR_MISMATCH && strstr(lierne_last_error(), "the segments of rank"),
+    /* Rank 2 hears of rank 1, and rank 1 of rank 0; others may end before they learn of it. */
+    bool may_pass = rank != 1 && rank != 2 && status == LIERNE_OK;
+    note(o,
+         may_pass ||
+             (status == LIERNE_ERR_MISMATCH && strstr(lierne_last_error(), "the segments of rank")),
          "forward", status == LIERNE_OK ? "OK" : lierne_last_error());
     lierne_coalesced_destroy(x);
     note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
