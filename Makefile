@@ -172,9 +172,6 @@ python: all ## put the Python package together in build/python (needs cffi)
 wheel: python ## build the Python wheel in build/dist (needs pip; setuptools 77, or PyPI)
 	@PYTHON=$(PYTHON) sh src/python/wheel.sh $(B)
 
-manylinux: ## build a wheel for any Linux of glibc 2.28 and later, in build/manylinux/dist (needs PyPI)
-	@sh src/python/manylinux.sh $(B)
-
 sdist: ## pack the Python source distribution in build/dist (needs the package build)
 	@mkdir -p $(B) && PYTHON=$(PYTHON) sh src/python/sdist.sh $(B)
 

@@ -1,4 +1,4 @@
-# make install and make uninstall, with the usual variables.
+# make install and make uninstall, with the usual variables; and the wheel for other machines.
 PREFIX       ?= /usr/local
 bindir       ?= $(PREFIX)/bin
 libdir       ?= $(PREFIX)/lib
@@ -51,3 +51,6 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	-rmdir $(addprefix $(DESTDIR),$(cmakedir) $(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
+
+manylinux: ## build a wheel for any Linux of glibc 2.28 and later, in build/manylinux/dist (needs PyPI)
+	@sh src/python/manylinux.sh $(B)
