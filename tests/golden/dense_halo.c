@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BEFORE = -9999 };
+enum { BEFORE = -9999, TIMES = 7 };
 
 typedef struct move {
     golden_side sides[2];
@@ -250,6 +250,62 @@ static void expect_moved(golden_case *c, const move *m, const lierne_plan *plan,
     }
 }
 
+/* A buffer of two tensors, of which the second has TIMES the elements of the first. */
+static int64_t *twice(int64_t *once, int64_t n) {
+    int64_t *both = golden_alloc(2 * n, sizeof *both);
+    for (int64_t i = 0; i < n; i++) {
+        both[i] = once[i];
+        both[n + i] = TIMES * once[i];
+    }
+    free(once);
+    return both;
+}
+
+static void divide(int64_t *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        values[i] /= values[i] == BEFORE ? 1 : TIMES;
+    }
+}
+
+static void execute_set(golden_case *c, const move *m, lierne_plan *plan, int rank, bool adjoint) {
+    const char *what = adjoint ? "adjoint" : "forward";
+    const cJSON *expect = golden_get(cJSON_GetArrayItem(m->ranks, rank), what);
+    int64_t n = elements_of(m, !adjoint, rank), read = elements_of(m, adjoint, rank);
+    int64_t *in = twice(adjoint ? create_gradient(m, rank) : create_source(c, m, rank), read);
+    int64_t *out = golden_alloc(2 * n, sizeof *out);
+    for (int64_t i = 0; i < 2 * n; i++) {
+        out[i] = BEFORE;
+    }
+    golden_expect_status(c, what,
+                         (adjoint ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in, NULL),
+                         LIERNE_OK);
+    if (golden_side_holds(&m->sides[!adjoint], rank)) {
+        expect_output(c, "the first of a set", expect, out, n);
+        divide(out + n, n);
+        expect_output(c, "the second of a set", expect, out + n, n);
+    }
+    free(out);
+    free(in);
+}
+
+/* The same tensor twice, as a set; sets do not sum contributions. */
+static void move_set(golden_case *c, const move *m, lierne_context *context, int rank) {
+    const lierne_layout *src[2] = {m->layouts[0], m->layouts[0]},
+                        *dst[2] = {m->layouts[1], m->layouts[1]};
+    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = 2, .src = src, .dst = dst};
+    lierne_plan *plan = NULL;
+    int64_t contributions;
+    (void)golden_side_partial(&m->sides[0], rank, &contributions);
+    if (contributions > 1 ||
+        !golden_expect_status(c, "lierne_plan_create_set",
+                              lierne_plan_create_set(&plan, context, &spec), LIERNE_OK)) {
+        return;
+    }
+    execute_set(c, m, plan, rank, false);
+    execute_set(c, m, plan, rank, true);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(plan), LIERNE_OK);
+}
+
 static void work(lierne_context *context, void *shared) {
     const move *m = shared;
     int rank = lierne_context_get_rank(context);
@@ -271,6 +327,7 @@ static void work(lierne_context *context, void *shared) {
     for (int i = 0; i < 2 + 2 * m->in_place; i++) {
         execute(c, m, *plan, rank, i % 2, i >= 2);
     }
+    move_set(c, m, context, rank);
 }
 
 static void run(golden_case *c, move *m, int n) {
