@@ -220,6 +220,24 @@ class Plans(unittest.TestCase):
         self.assertGreater(min(sent[0][1], sent[3][1]), 16000)
         self.assertLess(max(sent[1][1], sent[2][1]), 100)
 
+    def test_set_with_margins(self):
+        """A field gets its margins, a plain tensor moves beside it; gradients of margins are added."""
+        grid, cut = lierne.Grid({"x": 2}), {"x": lierne.Shard(0)}
+        plain = lierne.Layout(grid, (8,), "f64", cut)
+        padded = lierne.Layout(grid, (8,), "f64", cut, halos=[lierne.DenseHalo(0, 1, 1, "periodic")])
+        whole = lierne.Layout(grid, (8,), "f64", {})
+
+        def rank(context):
+            plan, own = lierne.TensorSet(context, [plain, plain], [padded, whole]), np.arange(4.0) + 4 * context.rank
+            out = plan.forward(np.concatenate([own, 10 * own]))
+            np.testing.assert_array_equal(out[:6], np.arange(4 * context.rank - 1, 4 * context.rank + 5) % 8)
+            np.testing.assert_array_equal(out[6:], 10.0 * np.arange(8))
+            back = plan.adjoint(np.concatenate([np.ones(6), np.arange(8.0)]))
+            np.testing.assert_array_equal(back, [2, 1, 1, 2, *own])
+
+        with lierne.Context.sim(2) as world:
+            world.run(rank)
+
     def test_views_and_digests_of_a_set(self):
         """Ranks 0 and 1 train with tp2; rank 2 serves the whole."""
         trainer, engine = lierne.Grid({"tp": 2}, world_size=3), lierne.Grid({"tp": 1}, 2, 3)
