@@ -6,8 +6,6 @@
 
 #include <limits.h>
 
-const char *const lierne_direction_names[2] = {"forward", "adjoint"};
-
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         lierne_route_destroy(parts->side[d].route);

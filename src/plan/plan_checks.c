@@ -2,6 +2,8 @@
  * planners that change plans ask, and plan.c does before it destroys one. */
 #include "plan/object.h"
 
+const char *const lierne_direction_names[2] = {"forward", "adjoint"};
+
 lierne_status lierne_plan_check_coalescible(const lierne_plan *plan, const char *which) {
     if (plan->grows) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
