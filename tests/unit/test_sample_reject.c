@@ -1,0 +1,227 @@
+/* What samples reject: arguments and specs that are bad on one rank, which every rank hears of. */
+#include "expect.h"
+#include "lierne.h"
+#include "ranks.h"
+#include "unit/sample_world.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+typedef struct bad_case {
+    const char *name;
+    void (*spoil)(arguments *a);
+    int status;
+    const char *text; /* in the message on every rank */
+    bool all;         /* on all ranks, not on rank 1 alone */
+} bad_case;
+
+/* clang-format off */
+static void spoil_size(arguments *a) { a->items.size = 3; }
+static void spoil_nitems(arguments *a) { a->items.nitems = -1; }
+static void spoil_capacity(arguments *a) { a->items.nitems = LOCAL + 1; }
+static void spoil_ncosts(arguments *a) { a->items.ncosts = 2; }
+static void spoil_cost(arguments *a) { a->items.cost = NULL; }
+static void spoil_segments(arguments *a) { a->items.segments = a->segments; }
+static void spoil_missing_rows(arguments *a) { a->items.segments = a->segments; a->items.rows = NULL; }
+static void spoil_rows(arguments *a) { a->rows[1] = -2; }
+static void spoil_many_rows(arguments *a) { a->rows[1] = (int64_t)1 << 31; }
+static void spoil_returned(arguments *a) { a->items.returned_rows = a->cost; a->cost[1] = -3; }
+static void spoil_negative_cost(arguments *a) { a->cost[1] = -3; }
+static void spoil_sum(arguments *a) { a->cost[0] = ((int64_t)1 << 60) - 2; }
+static void spoil_balance_size(arguments *a) { a->balance.size = 0; }
+static void spoil_caller(arguments *a) { a->balance.mode = LIERNE_BALANCE_CALLER; a->balance.assignment = a->assignment; }
+static void spoil_assignment(arguments *a) { a->balance.assignment = a->assignment; }
+static void spoil_mode(arguments *a) { a->balance.mode = (lierne_balance_mode)7; }
+static void spoil_cost_index(arguments *a) { a->balance.cost = 1; }
+static void spoil_tolerance(arguments *a) { a->balance.tolerance = 21; }
+static void spoil_nodes(arguments *a) { a->balance.nodes = a->nodes; }
+static void spoil_destination(arguments *a) { a->moves_on = true; }
+static void spoil_destination_mode(arguments *a) { a->moves_on = true; a->destination.mode = (lierne_balance_mode)9; }
+static void spoil_destination_cap(arguments *a) { a->moves_on = true; a->destination.max_rows = 4; }
+static void spoil_cap(arguments *a) { a->balance.max_rows = 4; }
+static void spoil_home_rows(arguments *a) { a->rows[0] = 12; }
+/* clang-format on */
+
+static const bad_case bad_cases[] = {
+    {"size", spoil_size, LIERNE_ERR_INVALID, "items->size", false},
+    {"nitems", spoil_nitems, LIERNE_ERR_INVALID, "rank 1: nitems is -1", false},
+    {"capacity", spoil_capacity, LIERNE_ERR_CAPACITY,
+     "rank 1: it has 3 items, must be at most 2 (max_local_items)", false},
+    {"ncosts", spoil_ncosts, LIERNE_ERR_INVALID, "rank 1: ncosts is 2, must be 1", false},
+    {"cost", spoil_cost, LIERNE_ERR_INVALID, "cost is NULL", false},
+    {"segments", spoil_segments, LIERNE_ERR_INVALID, "rank 1: segments is set", false},
+    {"missing rows", spoil_missing_rows, LIERNE_ERR_INVALID, "rows is NULL", false},
+    {"rows", spoil_rows, LIERNE_ERR_COUNT_RANGE, "rank 1: item 1 of its own: rows is -2", false},
+    {"many rows", spoil_many_rows, LIERNE_ERR_COUNT_RANGE, "is 2147483648, must be 0 to 2147483647",
+     false},
+    {"returned rows", spoil_returned, LIERNE_ERR_COUNT_RANGE, "returned rows is -3", false},
+    {"negative cost", spoil_negative_cost, LIERNE_ERR_COUNT_RANGE, "rank 1: item 3: a cost is -3",
+     false},
+    {"sum of costs", spoil_sum, LIERNE_ERR_OVERFLOW, "2^60", false},
+    {"balance", spoil_balance_size, LIERNE_ERR_INVALID, "balance->size", false},
+    {"caller", spoil_caller, LIERNE_ERR_INVALID, "rank 1: balance->mode is 4 (CALLER)", false},
+    {"assignment", spoil_assignment, LIERNE_ERR_INVALID, "balance->assignment is set", false},
+    {"another tolerance", spoil_tolerance, LIERNE_ERR_MISMATCH, "balance->tolerance", false},
+    {"other nodes", spoil_nodes, LIERNE_ERR_MISMATCH, "balance->nodes", false},
+    {"a destination", spoil_destination, LIERNE_ERR_MISMATCH, "destination is NULL", false},
+    {"mode", spoil_mode, LIERNE_ERR_INVALID, "mode is 7", true},
+    {"cost index", spoil_cost_index, LIERNE_ERR_INVALID, "spec->cost is 1", true},
+    {"destination's mode", spoil_destination_mode, LIERNE_ERR_INVALID, "mode is 9", true},
+    {"a cap", spoil_cap, LIERNE_ERR_INFEASIBLE, "max_rows is 4", true},
+    {"destination's cap", spoil_destination_cap, LIERNE_ERR_INFEASIBLE, "max_rows is 4", true},
+    {"rows at home", spoil_home_rows, LIERNE_ERR_CAPACITY, "17 rows HOME, must be at most 16",
+     true},
+};
+
+static void work_badly(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    const lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    arguments a;
+    usual_arguments(&a, rank);
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    for (size_t i = 0; i < sizeof bad_cases / sizeof *bad_cases; i++) {
+        const bad_case *b = &bad_cases[i];
+        usual_arguments(&a, rank);
+        if (b->all || rank == 1) {
+            b->spoil(&a);
+        }
+        lierne_status status = update(s, &a);
+        note(o, status == (lierne_status)b->status && strstr(lierne_last_error(), b->text), b->name,
+             status == LIERNE_OK ? "OK" : lierne_last_error());
+        expect_old_routing(s, o, b->name);
+    }
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+Test(samples, bad_arguments_of_one_rank_are_everyones) {
+    for (int check = 0; check < 2; check++) {
+        outcome all[WORLD] = {{0}};
+        const lierne_context_spec spec = {.size = sizeof spec, .check = check};
+        ranks_run(WORLD, &spec, work_badly, all);
+        for (int r = 0; r < WORLD; r++) {
+            cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+        }
+    }
+}
+
+/* What create rejects; spoiled on rank 2 alone, so that other ranks have the same error. */
+static void spoil_spec(lierne_samples_spec *spec, lierne_samples_tensor *t, int which) {
+    *t = tensor;
+    spec->tensors = t;
+    switch (which) {
+    case 0:
+        spec->size = 1;
+        break;
+    case 1:
+        spec->max_local_items = -1;
+        break;
+    case 2:
+        spec->max_local_segments = -1;
+        break;
+    case 3:
+        spec->ncosts = 5;
+        break;
+    case 4:
+        spec->max_rows = 0;
+        break;
+    case 5:
+        spec->max_returned_rows = -1;
+        break;
+    case 6:
+        spec->ntensors = 17;
+        break;
+    case 7:
+        spec->tensors = NULL;
+        break;
+    case 8:
+        t->width = 0;
+        break;
+    case 9:
+        t->dtype = LIERNE_DTYPE_NONE;
+        break;
+    case 10:
+        t->way = (lierne_samples_way)3;
+        break;
+    case 11:
+        spec->max_inflight = 65;
+        break;
+    case 12:
+        spec->max_rows = (int64_t)1 << 59;
+        break;
+    case 13:
+        t->width = 3;
+        break;
+    case 14:
+        spec->max_local_items = 0;
+        spec->max_local_segments = 3;
+        break;
+    case 15:
+        spec->max_local_items = 0;
+        break;
+    default:
+        spec->caller = 1;
+        break;
+    }
+}
+
+static void create_badly(lierne_context *context, void *shared) {
+    static const struct {
+        int status;
+        const char *text;
+    } wanted[] = {{LIERNE_ERR_INVALID, "size"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_items is -1"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_segments is -1"},
+                  {LIERNE_ERR_INVALID, "rank 2: ncosts is 5, must be 1 to 4"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_rows is 0"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_returned_rows is -1"},
+                  {LIERNE_ERR_INVALID, "rank 2: ntensors is 17, must be 1 to 16"},
+                  {LIERNE_ERR_INVALID, "tensors is NULL"},
+                  {LIERNE_ERR_INVALID, "rank 2: width of a tensor is 0"},
+                  {LIERNE_ERR_INVALID, "dtype"},
+                  {LIERNE_ERR_INVALID, "rank 2: way of a tensor is 3"},
+                  {LIERNE_ERR_INVALID, "max_inflight"},
+                  {LIERNE_ERR_OVERFLOW, "2^60"},
+                  {LIERNE_ERR_MISMATCH, "width[0]"},
+                  {LIERNE_ERR_INVALID, "rank 2: max_local_segments is 3, must be 0 to 0"},
+                  {LIERNE_ERR_MISMATCH, "max_local_items differs between ranks"},
+                  {LIERNE_ERR_MISMATCH, "caller"}};
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
+        lierne_samples_spec spec = usual_spec();
+        lierne_samples_tensor t;
+        lierne_samples *s = (lierne_samples *)&t;
+        if (rank == 2) {
+            spoil_spec(&spec, &t, i);
+        }
+        lierne_status status = lierne_samples_create(&s, context, &spec);
+        note(o,
+             status == (lierne_status)wanted[i].status && !s &&
+                 strstr(lierne_last_error(), wanted[i].text),
+             wanted[i].text, lierne_last_error());
+    }
+}
+
+Test(samples, specs_that_are_rejected) {
+    outcome all[WORLD] = {{0}};
+    lierne_samples *s;
+    lierne_samples_lists lists = {.size = sizeof lists};
+    lierne_assignment_report report = {.size = sizeof report};
+    const int32_t *cu;
+    lierne_plan *plan;
+    ranks_run(WORLD, NULL, create_badly, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+    cr_expect_eq(lierne_samples_create(&s, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_update(NULL, NULL, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_plan(&plan, NULL, 0), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_lists(&lists, NULL, LIERNE_SAMPLES_HOME), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_cu_seqlens_i32(&cu, NULL, LIERNE_SAMPLES_HOME),
+                 LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_get_report(&report, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_samples_destroy(NULL), LIERNE_OK);
+}
