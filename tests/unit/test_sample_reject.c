@@ -73,38 +73,149 @@ static const bad_case bad_cases[] = {
      true},
 };
 
+/* Where items have segments and CALLER may be: what every rank asks for, and what rank 1 alone
+ * breaks then, or asks for. */
+typedef struct balance_case {
+    const char *name;
+    void (*ask)(arguments *a);    /* all ranks; or NULL */
+    void (*breaks)(arguments *a); /* rank 1; or NULL */
+    int status;
+    const char *text;
+} balance_case;
+
+/* clang-format off */
+static void ask_caller(arguments *a) { a->balance.mode = LIERNE_BALANCE_CALLER; a->balance.assignment = a->assignment; }
+static void ask_three_items(arguments *a) { ask_caller(a); a->balance.max_items = 3; a->assignment[0] = 1; a->assignment[1] = 2; }
+static void ask_one_item(arguments *a) { ask_caller(a); a->balance.min_items = 1; a->assignment[0] = 1; a->assignment[1] = 2; }
+static void ask_rows(arguments *a) { a->balance.max_rows = 8; }
+static void ask_tight_rows(arguments *a) { a->balance.max_rows = 12; a->rows[0] = 7; a->rows[1] = 4; }
+static void ask_tight_cut(arguments *a) { ask_tight_rows(a); a->balance.mode = LIERNE_BALANCE_CONTIGUOUS; }
+static void ask_few_items(arguments *a) { a->balance.max_items = 1; }
+static void ask_many_items(arguments *a) { a->balance.min_items = 3; }
+static void ask_two_counts(arguments *a) { a->balance.equal_items = 1; a->balance.max_items = 2; }
+static void ask_kk_rows(arguments *a) { a->balance.mode = LIERNE_BALANCE_KK; a->balance.max_rows = 50; }
+static void ask_cut(arguments *a) { a->balance.mode = LIERNE_BALANCE_CONTIGUOUS; a->balance.min_items = 2; }
+static void break_segments(arguments *a) { a->items.segments = a->segments; a->segments[1] = -3; }
+static void break_many_segments(arguments *a) { a->items.segments = a->segments; a->segments[1] = 9; }
+static void break_rank(arguments *a) { a->assignment[1] = WORLD; }
+static void break_to_1(arguments *a) { a->assignment[1] = 1; }
+static void break_no_list(arguments *a) { a->balance.assignment = NULL; }
+static void break_long(arguments *a) { a->rows[1] = 9; }
+static void break_two_long(arguments *a) { a->rows[1] = 7; }
+static void break_mode(arguments *a) { a->balance.mode = LIERNE_BALANCE_LPT; }
+static void break_cost_index(arguments *a) { a->balance.cost = 1; }
+static void break_max_items(arguments *a) { a->balance.max_items = 5; }
+static void break_max_rows(arguments *a) { a->balance.max_rows = 50; }
+static void break_min_items(arguments *a) { a->balance.min_items = 1; }
+static void break_equal_items(arguments *a) { a->balance.equal_items = 1; }
+/* clang-format on */
+
+static const balance_case balance_cases[] = {
+    {"negative segments", NULL, break_segments, LIERNE_ERR_COUNT_RANGE,
+     "rank 1: item 1 of its own: its number of segments is -3"},
+    {"many segments", NULL, break_many_segments, LIERNE_ERR_CAPACITY,
+     "rank 1: it has 10 segments, must be at most 4 (max_local_segments)"},
+    {"no such rank", ask_caller, break_rank, LIERNE_ERR_INVALID,
+     "item 3: its rank is 3, must be 0 to 2"},
+    {"no list", ask_caller, break_no_list, LIERNE_ERR_INVALID, "balance->assignment is NULL"},
+    {"caller, max_items", ask_three_items, break_to_1, LIERNE_ERR_INFEASIBLE,
+     "item 4 of rank 2: spec->assignment gives rank 1 4 items, and max_items is 3"},
+    {"caller, min_items", ask_one_item, NULL, LIERNE_ERR_INFEASIBLE,
+     "spec->assignment gives rank 0 0 items, and min_items is 1"},
+    {"a long item", ask_rows, break_long, LIERNE_ERR_INFEASIBLE,
+     "item 3 of rank 1 has 9 rows, and max_rows is 8"},
+    {"rows that do not pack", ask_tight_rows, break_two_long, LIERNE_ERR_INFEASIBLE,
+     "found no assignment with max_items 0, max_rows 12, min_items 0: item 4 of rank 2 is left"},
+    {"rows that cannot be cut", ask_tight_cut, break_two_long, LIERNE_ERR_INFEASIBLE,
+     "found no assignment"},
+    {"few places", ask_few_items, NULL, LIERNE_ERR_INFEASIBLE, "item 3 of rank 1 has no space"},
+    {"few items", ask_many_items, NULL, LIERNE_ERR_INFEASIBLE, "6 items, and min_items is 3"},
+    {"two counts", ask_two_counts, NULL, LIERNE_ERR_INVALID, "max_items is 2, must be 0"},
+    {"KK with a cap", ask_kk_rows, NULL, LIERNE_ERR_INVALID, "max_rows is set, and mode KK"},
+    {"a cut with min_items", ask_cut, NULL, LIERNE_ERR_UNSUPPORTED, "2 items"},
+    {"another mode", NULL, break_mode, LIERNE_ERR_MISMATCH,
+     "balance->mode differs between ranks: "},
+    {"another cost", NULL, break_cost_index, LIERNE_ERR_MISMATCH, "balance->cost"},
+    {"another max_items", NULL, break_max_items, LIERNE_ERR_MISMATCH, "balance->max_items"},
+    {"another max_rows", NULL, break_max_rows, LIERNE_ERR_MISMATCH, "balance->max_rows"},
+    {"another min_items", NULL, break_min_items, LIERNE_ERR_MISMATCH, "balance->min_items"},
+    {"other equal_items", NULL, break_equal_items, LIERNE_ERR_MISMATCH, "balance->equal_items"},
+};
+
+static void expect_rejected(lierne_samples *s, outcome *o, const arguments *a, const char *name,
+                            int wanted, const char *text) {
+    lierne_status status = update(s, a);
+    note(o, status == (lierne_status)wanted && strstr(lierne_last_error(), text), name,
+         status == LIERNE_OK ? "OK" : lierne_last_error());
+    expect_old_routing(s, o, name);
+}
+
+static lierne_samples *create_usual(lierne_context *context, outcome *o,
+                                    const lierne_samples_spec *spec) {
+    lierne_samples *s = NULL;
+    arguments a;
+    usual_arguments(&a, lierne_context_get_rank(context));
+    note(o, lierne_samples_create(&s, context, spec) == LIERNE_OK, "create", lierne_last_error());
+    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    return s;
+}
+
 static void work_badly(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     outcome *o = &((outcome *)shared)[rank];
     const lierne_samples_spec spec = usual_spec();
-    lierne_samples *s = NULL;
+    lierne_samples *s = create_usual(context, o, &spec);
     arguments a;
-    usual_arguments(&a, rank);
-    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
-    note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
     for (size_t i = 0; i < sizeof bad_cases / sizeof *bad_cases; i++) {
         const bad_case *b = &bad_cases[i];
         usual_arguments(&a, rank);
         if (b->all || rank == 1) {
             b->spoil(&a);
         }
-        lierne_status status = update(s, &a);
-        note(o, status == (lierne_status)b->status && strstr(lierne_last_error(), b->text), b->name,
-             status == LIERNE_OK ? "OK" : lierne_last_error());
-        expect_old_routing(s, o, b->name);
+        expect_rejected(s, o, &a, b->name, b->status, b->text);
     }
     note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
 }
 
-Test(samples, bad_arguments_of_one_rank_are_everyones) {
+static void balance_badly(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    lierne_samples_spec spec = usual_spec();
+    spec.max_local_segments = 4, spec.caller = 1;
+    lierne_samples *s = create_usual(context, o, &spec);
+    arguments a;
+    for (size_t i = 0; i < sizeof balance_cases / sizeof *balance_cases; i++) {
+        const balance_case *b = &balance_cases[i];
+        usual_arguments(&a, rank);
+        if (b->ask) {
+            b->ask(&a);
+        }
+        if (b->breaks && rank == 1) {
+            b->breaks(&a);
+        }
+        expect_rejected(s, o, &a, b->name, b->status, b->text);
+    }
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+}
+
+/* Also where contexts check calls. */
+static void run_twice(void (*work)(lierne_context *context, void *shared)) {
     for (int check = 0; check < 2; check++) {
         outcome all[WORLD] = {{0}};
         const lierne_context_spec spec = {.size = sizeof spec, .check = check};
-        ranks_run(WORLD, &spec, work_badly, all);
+        ranks_run(WORLD, &spec, work, all);
         for (int r = 0; r < WORLD; r++) {
             cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
         }
     }
+}
+
+Test(samples, bad_arguments_of_one_rank_are_everyones) {
+    run_twice(work_badly);
+}
+
+Test(samples, what_no_assignment_keeps_is_everyones) {
+    run_twice(balance_badly);
 }
 
 /* What create rejects; spoiled on rank 2 alone, so that other ranks have the same error. */

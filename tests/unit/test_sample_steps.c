@@ -405,6 +405,7 @@ static void move_another(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     outcome *o = &((outcome *)shared)[rank];
     lierne_samples_spec spec = usual_spec();
+    const lierne_field field = {.name = "test"};
     lierne_samples *s = NULL;
     lierne_coalesced *x = NULL;
     int64_t in[2][32] = {{7}, {8}}, out[2][32];
@@ -416,6 +417,7 @@ static void move_another(lierne_context *context, void *shared) {
     note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
     note(o, lierne_coalesced_create(&x, s->plans, 2) == LIERNE_OK, "create", lierne_last_error());
     note(o, update(s, &a) == LIERNE_OK, "update", lierne_last_error());
+    lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL); /* no rank fails before that */
     if (rank == 1) {
         lierne_varying_plan *v = lierne_varying_plan_of(s->plans[1]);
         v->ways[0].engine.stamp[LIERNE_STAMP_HASH]++;
