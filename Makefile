@@ -9,7 +9,7 @@
 # what lierne itself needs is added to them; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
 
 CC      ?= gcc
-MPICC   ?= mpicc
+MPICC   ?= $(if $(shell command -v mpicc_abi),mpicc_abi,mpicc)
 MPIRUN  ?= mpirun
 CFLAGS  ?= -O2 -g
 B       := build

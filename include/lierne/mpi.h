@@ -10,6 +10,14 @@
 extern "C" {
 #endif
 
+/* MPI 5 has a standard ABI (mpicc_abi of MPICH 5 and of Open MPI 6): one build serves every MPI
+ * that has it. lierne is built for it where mpicc_abi is found. Another mpi.h has other handles, so
+ * that a program and a library of different kinds do not link: lierne_context_create_mpi, or the
+ * same with _abi, is undefined. */
+#ifdef MPI_ABI_VERSION
+#define lierne_context_create_mpi lierne_context_create_mpi_abi
+#endif
+
 /* Creates a context over the ranks of comm. Collective over comm. comm stays the caller's: lierne
  * duplicates it and uses only duplicates, which return errors instead of aborting. One duplicate
  * carries messages. If not all ranks share memory, as between nodes, a second one carries the
@@ -53,10 +61,11 @@ extern "C" {
 LIERNE_API lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
                                                    const lierne_context_spec *spec);
 
-/* The same for a communicator as a Fortran handle (MPI_Comm_c2f; mpi4py's Comm.py2f()), which
- * bindings of languages without mpi.h can hold. Errors: as lierne_context_create_mpi. A number that
- * is no handle has the effect that MPI_Comm_f2c gives it. */
-LIERNE_API lierne_status lierne_context_create_mpi_fortran(lierne_context **out, MPI_Fint comm,
+/* The same for a communicator as an integer, which bindings of languages without mpi.h can hold: a
+ * Fortran handle (MPI_Comm_c2f; mpi4py's Comm.py2f()), or, where mpi.h is that of the standard MPI
+ * ABI, what MPI_Comm_toint gives. Errors: as lierne_context_create_mpi. A number that is no handle
+ * has the effect that MPI_Comm_f2c or MPI_Comm_fromint gives it. */
+LIERNE_API lierne_status lierne_context_create_mpi_fortran(lierne_context **out, int comm,
                                                            const lierne_context_spec *spec);
 
 #ifdef __cplusplus

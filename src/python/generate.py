@@ -18,7 +18,7 @@ import cffi
 HEADERS = ("lierne.h", "lierne/sim.h", "lierne/node.h", "lierne/oob.h", "lierne/mpi.h", "lierne/cuda.h", "lierne/nccl.h")
 # What the headers need of the system's: cffi knows the types, and MPI is not needed to declare them.
 SYSTEM = {"stddef.h": "", "stdint.h": "", "stdbool.h": "#define bool _Bool\n",
-          "mpi.h": "typedef void *MPI_Comm;\ntypedef int MPI_Fint;\n"}
+          "mpi.h": "typedef void *MPI_Comm;\n"}
 
 
 def preprocess(include, *options):

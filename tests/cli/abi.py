@@ -14,7 +14,7 @@ import tempfile
 
 HEADERS = ("lierne.h", "lierne/sim.h", "lierne/node.h", "lierne/oob.h", "lierne/mpi.h", "lierne/cuda.h",
            "lierne/nccl.h", "lierne/torch.h")
-MPI = "typedef void *MPI_Comm;\ntypedef int MPI_Fint;\n"  # MPI itself has no part in lierne's ABI
+MPI = "typedef void *MPI_Comm;\n"  # MPI itself has no part in lierne's ABI
 COMPILER = os.environ.get("CC", "cc")
 
 

@@ -8,7 +8,6 @@
 
 typedef struct launched_ranks *MPI_Comm;
 typedef struct launched_ranks *MPI_Group;
-typedef int MPI_Fint;
 typedef int MPI_Request; /* named in structs only */
 typedef enum MPI_Datatype {
     MPI_BYTE,

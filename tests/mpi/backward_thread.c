@@ -24,11 +24,19 @@ static size_t all_elements(void) {
     return (size_t)(ROW * test_world);
 }
 
+static int world_as_integer(void) {
+#ifdef MPI_ABI_VERSION
+    return MPI_Comm_toint(MPI_COMM_WORLD);
+#else
+    return MPI_Comm_c2f(MPI_COMM_WORLD);
+#endif
+}
+
 static void open_worker(worker *l) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     bridge_case c = case_of_samples(test_world, ROW / 4, mesh_of("tcd", 1, test_world, 1));
     memset(l, 0, sizeof *l);
-    CHECK_OK(lierne_context_create_mpi_fortran(&l->context, MPI_Comm_c2f(MPI_COMM_WORLD), &spec));
+    CHECK_OK(lierne_context_create_mpi_fortran(&l->context, world_as_integer(), &spec));
     CHECK_OK(case_plan(&l->plan, l->context, &c));
     l->in = malloc(ROW * sizeof(float)), l->back = malloc(ROW * sizeof(float));
     l->out = malloc(all_elements() * sizeof(float));

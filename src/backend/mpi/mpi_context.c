@@ -178,10 +178,19 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
     return status != LIERNE_OK ? status : decision;
 }
 
-lierne_status lierne_context_create_mpi_fortran(lierne_context **out, MPI_Fint comm,
+/* The standard MPI ABI has no handles of Fortran, but integers for the same purpose. */
+static MPI_Comm comm_of(int handle) {
+#ifdef MPI_ABI_VERSION
+    return MPI_Comm_fromint(handle);
+#else
+    return MPI_Comm_f2c(handle);
+#endif
+}
+
+lierne_status lierne_context_create_mpi_fortran(lierne_context **out, int comm,
                                                 const lierne_context_spec *spec) {
     LIERNE_PUBLIC_CALL();
     int initialized = 0;
     MPI_Initialized(&initialized);
-    return lierne_context_create_mpi(out, initialized ? MPI_Comm_f2c(comm) : MPI_COMM_NULL, spec);
+    return lierne_context_create_mpi(out, initialized ? comm_of(comm) : MPI_COMM_NULL, spec);
 }
