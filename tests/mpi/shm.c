@@ -230,10 +230,11 @@ static void every_way(void) {
         goes(whole[i], false, far, whole[i] == &long_rows && !refuse_pull ? 2 : 4);
         goes(whole[i], true, " messages in place", 4);
     }
-    /* To and from two ranks: blocks that begin behind others, and sums of two. */
-    goes(&two_ranks, false, far, test_world > 2 ? 8 : 4);
-    /* The adjoint of two ghosts of a row on one rank is summed there first, in ordinary memory. */
-    goes(&two_ranks, true, " messages in place", test_world > 2 ? 8 : 2);
+    /* To and from two ranks: blocks that begin behind others, and sums of two. The adjoint of two
+     * ghosts of a row on one rank is summed there first, in scratch, which is in a window. */
+    goes(&two_ranks, false, far, test_world > 2 ? 8 : 2);
+    goes(&two_ranks, false, " messages in place", test_world > 2 ? 0 : 2);
+    goes(&two_ranks, true, " messages in place", test_world > 2 ? 8 : 4);
     /* Forward packs rows of 36 bytes; the adjoint sends one block. */
     goes(&narrow, false, " packed", 2);
     goes(&narrow, true, " packed", 2);

@@ -15,6 +15,7 @@ typedef struct lierne_execution lierne_execution;
 typedef struct lierne_spare {
     void *memory; /* or NULL */
     int64_t bytes;
+    bool window;       /* it is in one that peers read */
     void *host_memory; /* or NULL: staging slots in host memory of an execution on a device's */
     int64_t host_bytes;
 } lierne_spare;

@@ -6,7 +6,7 @@
 #include "runtime/transport/heap.h"
 
 static bool is_outside(const lierne_execution *e, const lierne_heap *heap) {
-    return e->memory.reserved > 0 && lierne_heap_place(heap, e->memory.at) < 0;
+    return e->memory.reserved > 0 && !e->memory.window && lierne_heap_place(heap, e->memory.at) < 0;
 }
 
 static void move(lierne_execution *e, lierne_heap *heap) {

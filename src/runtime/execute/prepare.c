@@ -8,6 +8,10 @@
 
 #include <stdlib.h>
 
+/* Bytes of a message from which on peers read scratch in a window. Shorter ones are complete at
+ * once because they are packed. */
+#define LEAST_SHOWN (8 << 10)
+
 static const lierne_messages *messages_of(const lierne_subroute *subroute, size_t stage,
                                           bool sends) {
     static const lierne_messages none = {0};
@@ -169,12 +173,39 @@ static lierne_status add_phases(lierne_execution *e) {
     return LIERNE_OK;
 }
 
+/* Whether a send is long, partly from scratch, and over a transport whose peers read windows. */
+static bool shows_scratch(const lierne_execution *e, const lierne_coalesced_message *m) {
+    const lierne_transport *t = e->batches[m->batch].transport;
+    bool scratch = false;
+    for (size_t i = m->first; i < m->first + m->count; i++) {
+        scratch |= e->segments.at[i].message->buffer == LIERNE_BUFFER_SCRATCH;
+    }
+    return scratch && t->memory && t->exposes && m->bytes > LEAST_SHOWN;
+}
+
+/* Whether peers read scratch of this execution where it is, if they can. */
+static bool has_shown_scratch(const lierne_execution *e) {
+    bool shown = false;
+    for (size_t i = 0; i < e->phases.count && e->context->memory == &lierne_host_memory; i++) {
+        const lierne_phase *phase = &e->phases.at[i];
+        size_t first = phase->first + phase->nrecvs;
+        for (size_t k = first; k < first + phase->nsends && !shown; k++) {
+            shown = shows_scratch(e, &e->messages.at[k]);
+        }
+    }
+    return shown;
+}
+
 /* Memory that another execution had, if that is enough; else of its own. */
 static lierne_status take_memory(lierne_execution *e, lierne_spare *spare) {
     void *memory = spare->memory;
     if (memory && spare->bytes >= e->memory.reserved) {
         e->memory.capacity = spare->bytes;
+        e->memory.window = spare->window;
         spare->memory = NULL;
+    } else if (has_shown_scratch(e)) {
+        LIERNE_TRY(
+            lierne_context_alloc_shown(&memory, &e->memory.window, e->context, e->memory.reserved));
     } else {
         LIERNE_TRY(lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
     }
@@ -352,7 +383,11 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
 lierne_spare lierne_execution_take_spare(lierne_execution *e) {
     lierne_spare spare = {0};
     if (!e->running && !e->abandoned && lierne_execution_drain(e) == LIERNE_OK) {
-        spare = (lierne_spare){e->memory.at, e->memory.capacity, e->host.at, e->host.capacity};
+        spare = (lierne_spare){.memory = e->memory.at,
+                               .bytes = e->memory.capacity,
+                               .window = e->memory.window,
+                               .host_memory = e->host.at,
+                               .host_bytes = e->host.capacity};
         e->memory.at = e->host.at = NULL;
     }
     return spare;
@@ -360,7 +395,7 @@ lierne_spare lierne_execution_take_spare(lierne_execution *e) {
 
 void lierne_spare_free(lierne_context *context, lierne_spare *spare) {
     if (spare->memory) {
-        lierne_context_free_scratch(context, spare->memory, true);
+        lierne_context_free_shown(context, spare->memory, spare->window, true);
     }
     if (spare->host_memory) {
         lierne_context_free_kept(context, spare->host_memory, true, true);
