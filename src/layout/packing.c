@@ -91,16 +91,19 @@ static lierne_status take_length(lierne_packed *p, const lierne_packing *packing
         int64_t n = lierne_quotient(need, align);
         return lierne_mul_i64(n + (n * align < need), align, &p->padded[i])
                    ? LIERNE_OK
-                   : LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "segment %lld padded to align %lld",
-                                 (long long)i, (long long)align);
+                   : LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
+                                 "align is %lld, and segment %lld has %lld rows of lead and "
+                                 "tokens: padded, must have at most %lld",
+                                 (long long)align, (long long)i, (long long)need,
+                                 (long long)MAX_TOKENS);
     }
     p->padded[i] = cu[i + 1] - cu[i];
     return p->padded[i] >= need
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_INVALID,
-                             "cu_seqlens_padded[%lld] is %lld, must be at least %lld, so that "
-                             "segment %lld has space for %lld rows of lead and tokens",
-                             (long long)i + 1, (long long)cu[i + 1], (long long)(cu[i] + need),
+                             "cu_seqlens_padded[%lld] is %lld, which leaves %lld rows to segment "
+                             "%lld, must leave at least %lld for its lead and tokens",
+                             (long long)i + 1, (long long)cu[i + 1], (long long)p->padded[i],
                              (long long)i, (long long)need);
 }
 
@@ -108,12 +111,12 @@ static lierne_status take_length(lierne_packed *p, const lierne_packing *packing
  * wrong, which the general way finds. */
 static bool take_rounded(lierne_packed *p, const int64_t *given, const lierne_packing *packing) {
     const int64_t n = p->n, align = packing->align ? packing->align : 1;
-    const int64_t mask = (align & (align - 1)) == 0 ? align - 1 : -1;
     int64_t *cu = p->cu, *padded = p->padded, total = 0, start = 0;
     bool plain = !packing->lead && !packing->cu_seqlens_padded;
     if (!plain || align < 0 || align > MAX_TOKENS || given[0] != 0) {
         return false;
     }
+    const int64_t mask = (align & (align - 1)) == 0 ? align - 1 : -1;
     cu[0] = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t end = given[i + 1], more;
@@ -139,8 +142,8 @@ static lierne_status take_lengths(lierne_packed *p, const lierne_packing *packin
     p->total = 0;
     for (int64_t i = 0; i < p->n; i++) {
         if (!lierne_add_i64(p->lead[i], p->cu[i + 1] - p->cu[i], &need)) {
-            return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "lead[%lld] is %lld", (long long)i,
-                               (long long)p->lead[i]);
+            return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "lead[%lld] is %lld, must be at most %lld",
+                               (long long)i, (long long)p->lead[i], (long long)MAX_TOKENS);
         }
         LIERNE_TRY(take_length(p, packing, i, need));
         if (!lierne_add_i64(p->total, p->padded[i], &p->total) || p->total > MAX_TOKENS) {
