@@ -242,6 +242,9 @@ class Rows(unittest.TestCase):
                 plan.update(many, many)
             with self.assertRaisesRegex(lierne.errors.CountError, "image"):
                 lierne.find_image_runs([0, 4], [0, 3], [9, 9, 7, 7], 9)
+            self.assertEqual(len(lierne.find_image_runs([0, 0], [0], np.zeros(0, np.int64), 9)), 0)
+            with self.assertRaisesRegex(ValueError, r"ids have shape \(1, 4\), must have one axis"):
+                lierne.find_image_runs([0, 4], [0, 2], [[9, 9, 7, 7]], 9)
             with self.assertRaisesRegex(TypeError, "cu_seqlens has dtype float64, must have integers"):
                 lierne.Packing([0, 4.5])
             with self.assertRaisesRegex(TypeError, "runs has dtype float64, must have integers"):

@@ -74,6 +74,9 @@ def packed():
         y.backward(values(other, 1, POISON)[:, None])
         same(x.grad, values(mine, 5), "an update that was rejected changes nothing")
         raises(ValueError, "the plan needs", lambda: move(x[:, :, :2]))
+        raises(ValueError, "give the options to it", lambda: move.update(lierne.Packing([0, 8]), align=multiple))
+        raises(ValueError, "must begin with None", lambda: lierne.torch.Packed(
+            context, lierne.Grid({"cp": CP}), "cp", "segments", (8, HIDDEN), torch.float64, 16, 128))
         y = move(x.detach().requires_grad_())
         move.update(params([4], multiple))
         raises(RuntimeError, "call backward before update", lambda: y.sum().backward())
@@ -92,6 +95,7 @@ def fields_of_packed_seq_params():
     raises(ValueError, "cross attention", lambda: packing_of(params(lengths, 8, cu_seqlens_kv=boundaries([5, 20]))))
     raises(ValueError, "total_tokens is 8", lambda: packing_of(params(lengths, 8, total_tokens=8)))
     raises(ValueError, "cu_seqlens_q is None", lambda: packing_of({}))
+    assert len(lierne.find_image_runs([0, 0], [0], torch.zeros(0, dtype=torch.int64), IMAGE)) == 0
     far = types.SimpleNamespace(device=types.SimpleNamespace(type="cuda"))
     raises(TypeError, "memory of the host", lambda: packing_of({"cu_seqlens_q": far}))
 
@@ -142,6 +146,9 @@ def packed_bridge():
             same(bridge(x.detach(), into=text.detach()[:, None]), expected, "embeddings [rows, 1, hidden]")
             raises(TypeError, "that of the plan", lambda: bridge(x.detach(), into=text.detach().float()))
             raises(ValueError, "into has shape", lambda: bridge(x.detach(), into=text.detach()[:1, :2]))
+        for more in {}, {"runs": [[0, 0, 0, 0, 1]], "input_ids": ids, "image_id": IMAGE}:
+            raises(ValueError, "give runs, or input_ids", lambda: bridge.update(
+                params(lengths, 4), boundaries(images), image_owner, owner, **more))
         raises(TypeError, "cu_seqlens_q has dtype float32, must have integers", lambda: bridge.update(
             {"cu_seqlens_q": torch.tensor([0.0, 4.5])}, boundaries(images), image_owner, owner, input_ids=ids,
             image_id=IMAGE))

@@ -106,7 +106,9 @@ def find_image_runs(cu_seqlens: Integers, cu_image_rows: Integers, ids: Integers
     the tokens whose id is image_id, in order (lierne_image_runs_find). Pure. Raises errors.CountError if
     there are more or fewer such tokens than rows."""
     segments, images = segments_of(cu_seqlens), segments_of(cu_image_rows)
-    ids = np.ascontiguousarray(_boundaries("ids", ids) if np.size(ids) else np.zeros(0), np.int64)
+    ids = np.ascontiguousarray(on_host("ids", ids))
+    if ids.ndim != 1:
+        raise ValueError(f"ids have shape {ids.shape}, must have one axis")
     if not isinstance(image_id, numbers.Integral):
         raise TypeError(f"image_id is {image_id!r}, must be an integer")
     sized("ids", ids, segments.at.cu_seqlens[segments.at.nsegments])

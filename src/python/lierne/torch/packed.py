@@ -76,6 +76,8 @@ class Packed:
                  dtype: DType, max_segments: int, max_rows: int, max_peers: int = 0) -> None:
         if to not in self._TO:
             raise ValueError(f"to is {to!r}, must be one of {', '.join(self._TO)}")
+        if tuple(shape[:1]) != (None,):
+            raise ValueError(f"shape is {tuple(shape)}, must begin with None: rows are new in every microbatch")
         own, empty, self._rest = grid(mesh), lierne.Packing([0]), tuple(shape[1:])
         src, dst = (lierne.Layout(own, (0, *self._rest), dtype, {zigzag: placement}, packing=empty)
                     for placement in (lierne.SegmentZigzag(0), self._TO[to]()))
@@ -89,8 +91,13 @@ class Packed:
                order: typing.Optional[Integers] = None, store: typing.Literal["padded", "unpadded"] = "padded",
                padding: typing.Literal["zero", "keep"] = "zero",
                row_order: typing.Literal["sample_major", "sequence_major"] = "sample_major") -> None:
-        """The segments of the next microbatch: an object like PackedSeqParams (packing_of), or a Packing."""
-        packing = params if isinstance(params, lierne.Packing) else packing_of(**arguments(locals()))
+        """The segments of the next microbatch: an object like PackedSeqParams (packing_of), or a Packing, which
+        says all of these options itself."""
+        options, packing = arguments(locals(), "params"), params
+        if not isinstance(params, lierne.Packing):
+            packing = packing_of(params, **options)
+        elif any(value is not packing_of.__kwdefaults__.get(name) for name, value in options.items()):
+            raise ValueError("params is a Packing: give the options to it")
         for plan, move in zip(self._plans, self._moves):
             plan.update(packing, packing)  # both take it, or the first one rejects it
             move.updated()
@@ -158,8 +165,10 @@ class PackedBridge:
     def update(self, params: typing.Any, images: Integers, image_owner: typing.Optional[Integers] = None,
                segment_owner: typing.Optional[Integers] = None, *, runs: typing.Optional[Integers] = None,
                input_ids: typing.Optional[Integers] = None, image_id: typing.Optional[int] = None) -> None:
-        """The next microbatch. params: as Packed's; images: boundaries of the rows of each image; runs as
+        """The next microbatch. params: an object like PackedSeqParams (packing_of); images: boundaries of the rows of each image; runs as
         lierne.PackedBridge, or input_ids, of all tokens, in which image_id stands for a row."""
+        if (runs is None) == (input_ids is None):
+            raise ValueError("give runs, or input_ids and image_id")
         src = lierne.Packing(images, owner=image_owner)
         dst = packing_of(params, owner=segment_owner)
         boundaries = _field(params, "cu_seqlens_q")
