@@ -1,7 +1,7 @@
 /* What changed, only: a plan's forward whose input differs little from call to call, as the weights
  * that a trainer sends to inference engines after every step (one to three percent of the bytes of
- * bf16 weights change). Each rank keeps what it sent and got last; it compares, and sends the
- * elements that differ and where they are.
+ * bf16 weights change). Each rank keeps what it sent and got last, or the caller keeps what it gave
+ * (lierne_delta_set_previous); it compares, and sends the elements that differ and where they are.
  *
  *     lierne_plan_create_set(&plan, context, &spec);
  *     lierne_delta_create(&delta, plan);
@@ -37,8 +37,8 @@ typedef struct lierne_delta_report {
     int64_t sent_bytes;     /* that the last call sent: headers of 32 bytes, and what changed */
     int64_t messages;       /* of these, those that had something to say */
     int64_t whole_messages; /* of these, those that went to ranks without the last version */
-    int64_t memory_bytes;   /* that this rank keeps beside the plan: about four times what it sends
-                               and three times what it receives */
+    int64_t memory_bytes;   /* that this rank keeps beside the plan: about three times what it sends
+                               (twice where the caller keeps what it gave) and what it receives */
 } lierne_delta_report;
 
 /* Makes a delta of a plan's forward. Collective over the plan's context. The plan cannot be
@@ -71,6 +71,17 @@ LIERNE_API lierne_status lierne_delta_forward_end(lierne_delta *delta);
 /* Asks for everything: the next call brings all of this rank's part, as after a digest that differs
  * (lierne/digest.h). Local, not collective. Errors: INVALID (NULL); BUSY (a call is in flight). */
 LIERNE_API lierne_status lierne_delta_invalidate(lierne_delta *delta);
+
+/* Gives the next call what `in` held in the call before: in another buffer, of the same elements at
+ * the same places. From then on the delta keeps no copy of what this rank sends, and frees the one
+ * that it has, so that memory_bytes becomes less; each call then needs previous again, or sends
+ * everything. NULL: so does the next call. Messages whose elements are not those that were sent are
+ * found by a hash of 64 bits, and go whole: the output is right also where previous is wrong. A
+ * call takes a little longer, because both inputs are hashed. previous is borrowed until the next
+ * call begins, and is the caller's again when lierne_delta_forward or _begin has returned OK. A
+ * rank that sends nothing may call it, too. Local, not collective: ranks need not agree. Errors:
+ * INVALID (delta NULL); BUSY (a call is in flight). */
+LIERNE_API lierne_status lierne_delta_set_previous(lierne_delta *delta, const void *previous);
 
 /* Local. Errors: INVALID (NULL, report->size). */
 LIERNE_API lierne_status lierne_delta_get_report(lierne_delta_report *report,

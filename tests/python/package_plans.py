@@ -188,13 +188,15 @@ class Plans(unittest.TestCase):
         src, dst = (lierne.Layout(lierne.Grid({"tp": 1}, first, 2), (4000,), "f32", {}) for first in range(2))
 
         def rank(context):
-            plan = lierne.TensorSet(context, [src], [dst])
-            delta = lierne.Delta(plan)
+            plan, second = (lierne.TensorSet(context, [src], [dst]) for _ in range(2))
+            delta, other = lierne.Delta(plan), lierne.Delta(second, copy=False)
             data, sent = np.arange(plan.shapes()[0][0], dtype="f4"), []
+            before = None
             for step in range(4):
                 data[100 * step:100 * step + 5] += 0.5
                 if step == 3:
                     delta.invalidate()
+                    other.invalidate()
                 want = plan.forward(data)
                 if step % 2:
                     delta.begin(data)
@@ -203,7 +205,20 @@ class Plans(unittest.TestCase):
                     data[:] -= 1
                 else:
                     np.testing.assert_array_equal(delta.forward(data), want)
+                np.testing.assert_array_equal(other.forward(data, previous=before), want)
+                before = data.copy()
                 sent.append((delta.report["version"], delta.report["sent_bytes"]))
+                self.assertEqual(other.report["sent_bytes"], sent[-1][1])
+            self.assertEqual(other.report["memory_bytes"], delta.report["memory_bytes"] - data.nbytes)
+            other.begin(data)
+            other.end()
+            self.assertGreaterEqual(other.report["sent_bytes"], data.nbytes)
+            with self.assertRaisesRegex(ValueError, "keeps a copy"):
+                delta.forward(data, previous=before)
+            with self.assertRaisesRegex(ValueError, "previous"):
+                other.forward(data, previous=np.zeros(3, "f4"))
+            other.close()
+            second.close()
             with self.assertRaises(lierne.errors.BusyError):
                 plan.close()
             with self.assertRaisesRegex(lierne.errors.InvalidError, "no call is in flight"):

@@ -64,6 +64,8 @@ static bool move(delta_steps *t, lierne_delta *delta, const set_buffers *b, int6
         note(t, lierne_delta_forward_begin(delta, out, b->in) == LIERNE_ERR_BUSY, step,
              "two calls");
         note(t, lierne_delta_invalidate(delta) == LIERNE_ERR_BUSY, step, "invalidate in flight");
+        note(t, lierne_delta_set_previous(delta, NULL) == LIERNE_ERR_BUSY, step,
+             "previous in flight");
         note(t, lierne_delta_destroy(delta) == LIERNE_ERR_BUSY, step, "destroy in flight");
         for (int64_t k = 0; k < b->elements[0]; k++) {
             b->in[k] ^= 0x55;
@@ -76,26 +78,91 @@ static bool move(delta_steps *t, lierne_delta *delta, const set_buffers *b, int6
     return ok && lierne_delta_forward_end(delta) == LIERNE_ERR_INVALID;
 }
 
-static void run_steps(delta_steps *t, const set_case *set, int rank, lierne_plan *plan,
-                      lierne_delta *delta) {
+/* A delta that keeps no copy, in step with one that does: it gets what the input was in the step
+ * before, sometimes nothing, sometimes something else, and then sends more. */
+typedef struct shadow {
+    lierne_plan *plan;
+    lierne_delta *delta;
+    int64_t *before; /* what b.in held */
+    int64_t *out;
+} shadow;
+
+static lierne_delta_report report_of(const lierne_delta *delta) {
+    lierne_delta_report report = {.size = sizeof report};
+    (void)lierne_delta_get_report(&report, delta);
+    return report;
+}
+
+static void follow(delta_steps *t, shadow *s, const lierne_delta *delta, const set_buffers *b,
+                   int step) {
+    enum { FIRST = 2, NONE = 4, SILENT = 6, WRONG = 8 };
+    size_t bytes[2] = {(size_t)b->elements[0] * sizeof *b->in,
+                       (size_t)b->elements[1] * sizeof *b->out};
+    const int64_t *previous = step == NONE ? NULL : s->before;
+    if (step == WRONG) {
+        memcpy(s->before, b->in, bytes[0]);
+    }
+    if (step >= FIRST && step != SILENT) {
+        note(t, lierne_delta_set_previous(s->delta, previous) == LIERNE_OK, step, "previous");
+    }
+    note(t, lierne_delta_forward(s->delta, s->out, b->in) == LIERNE_OK, step, "from previous");
+    note(t, memcmp(s->out, b->out, bytes[1]) == 0, step, "other bits from previous");
+    int64_t sent = report_of(s->delta).sent_bytes, least = report_of(delta).sent_bytes;
+    bool all = step == NONE || step == SILENT;
+    note(t,
+         all             ? sent >= report_of(delta).dense_bytes
+         : step == WRONG ? sent >= least
+                         : sent == least,
+         step, "other bytes from previous");
+    memcpy(s->before, b->in, bytes[0]);
+}
+
+/* What a delta says that it keeps has what it sends at each step only while it has a copy. */
+static void close_shadow(delta_steps *t, shadow *s, const lierne_delta *delta) {
+    lierne_delta_report copy = report_of(delta), none = report_of(s->delta);
+    note(t, none.memory_bytes == copy.memory_bytes - copy.dense_bytes, STEPS, "memory of a copy");
+    note(t, lierne_delta_destroy(s->delta) == LIERNE_OK, STEPS, "destroy without a copy");
+    note(t, lierne_plan_destroy(s->plan) == LIERNE_OK, STEPS, "destroy another set");
+    free(s->before);
+    free(s->out);
+}
+
+static void open_shadow(delta_steps *t, shadow *s, const set_case *set, lierne_context *context,
+                        const size_t *bytes) {
+    note(t, set_plan(&s->plan, set, context, lierne_context_get_rank(context)) == LIERNE_OK, -1,
+         "another set");
+    note(t, lierne_delta_create(&s->delta, s->plan) == LIERNE_OK, -1, "create another");
+    s->before = malloc(bytes[0] + 1);
+    s->out = malloc(bytes[1] + 1);
+    memset(s->out, 0xa5, bytes[1] + 1);
+}
+
+static void run_steps(delta_steps *t, const set_case *set, lierne_context *context,
+                      lierne_plan *plan, lierne_delta *delta) {
+    int rank = lierne_context_get_rank(context);
     set_buffers b;
     note(t, set_open(&b, set, plan, rank, LIERNE_DIRECTION_FORWARD), -1, "sizes");
     size_t bytes[2] = {(size_t)b.elements[0] * sizeof *b.in, (size_t)b.elements[1] * sizeof *b.out};
     int64_t *first = malloc(bytes[0] + 1), *out = malloc(bytes[1] + 1);
     memcpy(first, b.in, bytes[0]);
     memset(out, 0xa5, bytes[1] + 1);
+    shadow s;
+    open_shadow(t, &s, set, context, bytes);
     for (int step = 0; step < STEPS && !t->wrong; step++) {
         change(&b, first, b.in, t->seed, step);
         if (is_spoiled(t, set->world, rank, step)) {
             memset(out, 0xa5, bytes[1]);
             note(t, lierne_delta_invalidate(delta) == LIERNE_OK, step, "invalidate");
+            note(t, lierne_delta_invalidate(s.delta) == LIERNE_OK, step, "invalidate");
         }
         set_poison(&b);
         note(t, lierne_plan_forward(plan, b.out, b.in, NULL) == LIERNE_OK, step, "plan");
         note(t, move(t, delta, &b, out, step), step, "delta");
         note(t, memcmp(out, b.out, bytes[1]) == 0, step, "other bits than the plan's");
         take_report(t, delta, step);
+        follow(t, &s, delta, &b, step);
     }
+    close_shadow(t, &s, delta);
     free(first);
     free(out);
     set_close(&b);
@@ -108,7 +175,7 @@ void delta_steps_run(delta_steps *t, const set_case *set, lierne_context *contex
     note(t, set_plan(&plan, set, context, rank) == LIERNE_OK, -1, "set");
     note(t, lierne_delta_create(&delta, plan) == LIERNE_OK, -1, "create");
     if (delta) {
-        run_steps(t, set, rank, plan, delta);
+        run_steps(t, set, context, plan, delta);
         note(t, lierne_plan_destroy(plan) == LIERNE_ERR_BUSY, STEPS, "the plan is held");
     }
     note(t, lierne_delta_destroy(delta) == LIERNE_OK, STEPS, "destroy");

@@ -320,6 +320,7 @@ Test(delta, what_is_rejected) {
     assert_error(lierne_delta_create(&delta, NULL), LIERNE_ERR_INVALID, "plan is NULL");
     assert_error(lierne_delta_forward(NULL, &report, &report), LIERNE_ERR_INVALID, "delta is NULL");
     assert_error(lierne_delta_invalidate(NULL), LIERNE_ERR_INVALID, "delta is NULL");
+    assert_error(lierne_delta_set_previous(NULL, in), LIERNE_ERR_INVALID, "delta is NULL");
     assert_error(lierne_delta_get_report(&report, NULL), LIERNE_ERR_INVALID, "delta is NULL");
     assert_ok(lierne_delta_destroy(NULL));
     assert_ok(lierne_context_create_self(&context, NULL));

@@ -2,8 +2,8 @@
  *
  * Both ends know from the plan which elements a message has and in which order, so a message needs
  * no indices of tensors: it is a run of elements, of which each side keeps the last version. So the
- * output is written whole in every call, whatever it holds. Packing, unpacking and copies are plans
- * of their own, made from the route; so are the three exchanges of a call: who has which version,
+ * output is written whole in every call, whatever it holds. Unpacking and copies are plans of their
+ * own, made from the route; so are the three exchanges of a call: who has which version,
  * how long each message is, and the messages, whose lengths change from call to call as those of
  * packed sequences do (runtime/execute/varying.h). */
 #include "plan/redistribute/delta_plans.h"
@@ -92,6 +92,15 @@ lierne_status lierne_delta_invalidate(lierne_delta *delta) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_delta_set_previous(lierne_delta *delta, const void *previous) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(delta, "delta"));
+    LIERNE_TRY(check_idle(delta));
+    lierne_delta_keep_nothing(delta);
+    delta->previous = previous;
+    return LIERNE_OK;
+}
+
 lierne_status lierne_delta_get_report(lierne_delta_report *report, const lierne_delta *delta) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
@@ -120,45 +129,6 @@ static lierne_status tell_versions(lierne_delta *d, lierne_status status) {
         }
     }
     return LIERNE_OK;
-}
-
-static bool has_last(const lierne_delta *d, int peer) {
-    int64_t said = d->said[LIERNE_DELTA_WORDS * lierne_members_index(&d->context->members, peer) +
-                           LIERNE_DELTA_SAID];
-    return said >= 0 && said == d->kept;
-}
-
-/* Whether a message of so many bytes says that nothing changed: a zero for each piece. */
-static bool says_nothing(const char *bytes, int64_t n, int64_t elements, size_t size) {
-    int64_t pieces = (elements * (int64_t)size + LIERNE_CHANGES_PIECE - 1) / LIERNE_CHANGES_PIECE;
-    bool nothing = n == pieces;
-    for (int64_t i = 0; nothing && i < n; i++) {
-        nothing = bytes[i] == 0;
-    }
-    return nothing;
-}
-
-static void encode(lierne_delta *d, size_t m) {
-    lierne_delta_half *h = &d->sends;
-    size_t size = d->element * d->per;
-    size_t first = (size_t)h->first[m] * size;
-    int64_t n = (h->first[m + 1] - h->first[m]) * (int64_t)d->per;
-    bool changes = has_last(d, h->peers[m]);
-    unsigned char *to = (unsigned char *)h->bytes + h->at[m];
-    int64_t bytes =
-        (int64_t)lierne_changes_encode(to, h->packed + first, changes ? d->last + first : NULL,
-                                       (size_t)n, d->element);
-    if (changes && says_nothing(h->bytes + h->at[m], bytes, n, d->element)) {
-        bytes = 0;
-    }
-    int64_t *header = &h->headers[LIERNE_DELTA_HEADER * m];
-    header[LIERNE_DELTA_VERSION] = d->version;
-    header[LIERNE_DELTA_BASE] = changes ? d->kept : LIERNE_DELTA_UNKNOWN;
-    header[LIERNE_DELTA_BYTES] = bytes;
-    header[LIERNE_DELTA_ELEMENTS] = n;
-    d->report.sent_bytes += bytes + LIERNE_DELTA_HEADER * (int64_t)sizeof *header;
-    d->report.messages += bytes > 0;
-    d->report.whole_messages += !changes;
 }
 
 static lierne_status check_header(const lierne_delta *d, size_t m) {
@@ -228,19 +198,11 @@ static lierne_status decode(lierne_delta *d) {
 }
 
 static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
-    lierne_delta_half *h = &d->sends;
     d->version++;
     d->report = (lierne_delta_report){.version = d->version,
                                       .dense_bytes = d->report.dense_bytes,
                                       .memory_bytes = d->report.memory_bytes};
-    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], h->packed, in, NULL));
-    for (size_t m = 0; m < h->n; m++) {
-        encode(d, m);
-    }
-    char *last = d->last;
-    d->last = h->packed;
-    h->packed = last;
-    d->kept = d->version;
+    lierne_delta_encode(d, in);
     d->out = out;
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL));
     return begin_exchange(d);

@@ -87,12 +87,12 @@ lierne_status lierne_delta_open(lierne_delta *d) {
     d->per = size / d->element;
     LIERNE_TRY(open_half(d, &d->sends, stage ? &stage->sends : NULL));
     LIERNE_TRY(open_half(d, &d->recvs, stage ? &stage->recvs : NULL));
-    size_t packed = (size_t)d->sends.first[d->sends.n] * size;
-    LIERNE_TRY(lierne_alloc(&d->last, packed + 1, 1));
+    LIERNE_TRY(lierne_alloc(&d->piece, 2, LIERNE_CHANGES_PIECE));
+    LIERNE_TRY(lierne_alloc(&d->hashes, d->sends.n + 1, sizeof *d->hashes));
     LIERNE_TRY(lierne_alloc(&d->said, LIERNE_DELTA_WORDS * (size_t)d->context->members.count,
                             sizeof *d->said));
-    d->report.dense_bytes = (int64_t)packed;
-    d->report.memory_bytes = (int64_t)(2 * packed + (size_t)d->recvs.first[d->recvs.n] * size) +
+    d->report.dense_bytes = d->sends.first[d->sends.n] * (int64_t)size;
+    d->report.memory_bytes = d->report.dense_bytes + d->recvs.first[d->recvs.n] * (int64_t)size +
                              2 * (d->sends.at[d->sends.n] + d->recvs.at[d->recvs.n]);
     d->kept = d->held = LIERNE_DELTA_UNKNOWN;
     return LIERNE_OK;
@@ -101,8 +101,30 @@ lierne_status lierne_delta_open(lierne_delta *d) {
 void lierne_delta_close(lierne_delta *d) {
     close_half(&d->sends);
     close_half(&d->recvs);
-    lierne_mem_free(d->last);
+    lierne_mem_free(d->piece);
+    lierne_mem_free(d->hashes);
     lierne_mem_free(d->said);
+}
+
+/* The hash of n bytes that were sent, a piece at a time as lierne_delta_encode has it. */
+static uint64_t hash_sent(const char *at, size_t n) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i += LIERNE_CHANGES_PIECE) {
+        size_t left = n - i;
+        hash = lierne_hash(hash, at + i, left < LIERNE_CHANGES_PIECE ? left : LIERNE_CHANGES_PIECE);
+    }
+    return hash;
+}
+
+void lierne_delta_keep_nothing(lierne_delta *d) {
+    size_t size = d->element * d->per;
+    for (size_t m = 0; d->sends.packed && m < d->sends.n; m++) {
+        size_t first = (size_t)d->sends.first[m] * size, end = (size_t)d->sends.first[m + 1] * size;
+        d->hashes[m] = hash_sent(d->sends.packed + first, end - first);
+    }
+    d->report.memory_bytes -= d->sends.packed ? d->report.dense_bytes : 0;
+    lierne_mem_free(d->sends.packed);
+    d->sends.packed = NULL;
 }
 
 /* --- plans -------------------------------------------------------------------------------- */
@@ -156,44 +178,32 @@ static lierne_status create_plan(lierne_delta *d, lierne_status status, const pa
     return LIERNE_OK;
 }
 
-/* The only stage of a plan's forward; NULL: it has none. */
-static const lierne_stage *stage_of(const lierne_plan *plan) {
+const lierne_stage *lierne_delta_stage(const lierne_plan *plan) {
     const lierne_route *route = lierne_plan_route(plan, LIERNE_DIRECTION_FORWARD);
     return route->stages.count > 0 ? &route->stages.at[0] : NULL;
 }
 
 static lierne_status fill_copies(const lierne_delta *d, lierne_stage *stage) {
-    const lierne_stage *from = stage_of(d->of);
+    const lierne_stage *from = lierne_delta_stage(d->of);
     return from ? lierne_ops_append(&stage->copies, &from->copies) : LIERNE_OK;
 }
 
-/* Copies between the blocks of messages and the packed elements. */
-static lierne_status copy_messages(lierne_ops *ops, const lierne_messages *messages, bool packs) {
+/* From the packed elements to the blocks of messages. */
+static lierne_status fill_unpacking(const lierne_delta *d, lierne_stage *stage) {
+    const lierne_stage *from = lierne_delta_stage(d->of);
     int64_t at = 0;
-    for (size_t m = 0; m < messages->count; m++) {
-        const lierne_blocks *blocks = &messages->at[m].blocks;
+    for (size_t m = 0; from && m < from->recvs.count; m++) {
+        const lierne_blocks *blocks = &from->recvs.at[m].blocks;
         for (size_t b = 0; b < blocks->count; b++) {
-            lierne_block packed = lierne_block_packed(&blocks->at[b], at);
-            const lierne_place from =
-                lierne_place_at(LIERNE_BUFFER_IN, packs ? blocks->at[b] : packed);
-            LIERNE_TRY(
-                lierne_ops_put(ops,
-                               lierne_place_at(LIERNE_BUFFER_OUT, packs ? packed : blocks->at[b]),
-                               false, &from, 1));
+            const lierne_place packed =
+                lierne_place_at(LIERNE_BUFFER_IN, lierne_block_packed(&blocks->at[b], at));
+            LIERNE_TRY(lierne_ops_put(&stage->copies,
+                                      lierne_place_at(LIERNE_BUFFER_OUT, blocks->at[b]), false,
+                                      &packed, 1));
             at += lierne_block_elements(&blocks->at[b]);
         }
     }
     return LIERNE_OK;
-}
-
-static lierne_status fill_packing(const lierne_delta *d, lierne_stage *stage) {
-    const lierne_stage *from = stage_of(d->of);
-    return from ? copy_messages(&stage->copies, &from->sends, true) : LIERNE_OK;
-}
-
-static lierne_status fill_unpacking(const lierne_delta *d, lierne_stage *stage) {
-    const lierne_stage *from = stage_of(d->of);
-    return from ? copy_messages(&stage->copies, &from->recvs, false) : LIERNE_OK;
 }
 
 static lierne_status put_headers(lierne_messages *messages, const lierne_delta_half *h,
@@ -256,12 +266,10 @@ lierne_status lierne_delta_create_plans(lierne_delta *d, lierne_status status) {
     lierne_dtype dtype = d->of->parts.dtype;
     int64_t in = route->elements[LIERNE_BUFFER_IN], out = route->elements[LIERNE_BUFFER_OUT];
     bool opened = status == LIERNE_OK;
-    int64_t sent = opened ? d->sends.first[d->sends.n] : 0;
     int64_t received = opened ? d->recvs.first[d->recvs.n] : 0;
     open_engines(d, opened ? d->sends.at[d->sends.n] : 0, opened ? d->recvs.at[d->recvs.n] : 0);
     const part parts[] = {
         {in, out, dtype, fill_copies, NULL},
-        {in, sent, dtype, fill_packing, NULL},
         {received, out, dtype, fill_unpacking, NULL},
         {(int64_t)d->sends.n * LIERNE_DELTA_HEADER, (int64_t)d->recvs.n * LIERNE_DELTA_HEADER,
          LIERNE_DTYPE_I64, fill_headers, NULL},

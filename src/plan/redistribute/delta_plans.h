@@ -20,7 +20,8 @@ enum { LIERNE_DELTA_UNKNOWN = -1 };
 enum { LIERNE_DELTA_SAID, LIERNE_DELTA_STATUS, LIERNE_DELTA_WORDS };
 
 /* The sends or the receives. Of message m, the elements begin at first[m] of the packed ones, and
- * its bytes at at[m] of the encoded ones; both have an entry more. */
+ * its bytes at at[m] of the encoded ones; both have an entry more. packed: what was sent or arrived
+ * last; NULL for sends where the caller keeps it. */
 typedef struct lierne_delta_half {
     size_t n;
     int *peers;
@@ -36,15 +37,17 @@ struct lierne_delta {
     lierne_dependent dependent; /* the first member */
     lierne_context *context;
     lierne_plan *of;
-    lierne_plan *plans[6];
+    lierne_plan *plans[5];
     size_t nplans;
     lierne_delta_half sends, recvs;
-    char *last;                /* what was packed for the last call */
+    char *piece;               /* of LIERNE_CHANGES_PIECE bytes twice: to be sent, and before */
+    uint64_t *hashes;          /* of what each message had last, where the caller keeps it */
+    const void *previous;      /* what the caller kept, for the next call; NULL: nothing */
     lierne_varying engines[2]; /* of the payload's directions; nothing goes back */
     int64_t *said;             /* of each member */
     size_t element;            /* bytes that are compared, and how many an element has of them */
     size_t per;
-    int64_t version; /* of the last call; that of last, and of what arrived: -1 unknown */
+    int64_t version; /* of the last call; of what was sent, and of what arrived: -1 unknown */
     int64_t kept;
     int64_t held;
     lierne_request *request; /* the payload's; NULL: no call is in flight */
@@ -54,7 +57,6 @@ struct lierne_delta {
 enum {
     LIERNE_DELTA_VERSIONS,
     LIERNE_DELTA_COPIES,
-    LIERNE_DELTA_PACKING,
     LIERNE_DELTA_UNPACKING,
     LIERNE_DELTA_HEADERS,
     LIERNE_DELTA_PAYLOAD
@@ -64,6 +66,12 @@ enum {
  * closed in any case. */
 lierne_status lierne_delta_open(lierne_delta *delta);
 void lierne_delta_close(lierne_delta *delta);
+/* The only stage of a plan's forward; NULL: it has none. */
+const lierne_stage *lierne_delta_stage(const lierne_plan *plan);
+/* From now on the caller keeps what it gave: frees the copy of what was sent. */
+void lierne_delta_keep_nothing(lierne_delta *delta);
+/* Begins version d->version: encodes what each message has of `in`, and writes its header. */
+void lierne_delta_encode(lierne_delta *delta, const void *in);
 /* Collective: the plans. status: that of what comes before. */
 lierne_status lierne_delta_create_plans(lierne_delta *delta, lierne_status status);
 /* Gives a message of the payload its bytes in this call. */

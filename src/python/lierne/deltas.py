@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing
 
+from lierne._arrays import borrow
 from lierne._library import Error, Spec, call, ffi, handle, lib, not_copied
 from lierne._types import Buffer, Report
 from lierne.plan import FORWARD, Plan
@@ -17,38 +18,58 @@ from lierne.plan import FORWARD, Plan
 class Delta:
     """Moves what a plan's forward moves, with the same bits, but only what changed since the last call.
 
-    Each rank keeps what it sent and got last. Collective over the plan's context; the plan can be neither
-    closed nor updated while the delta lives. Raises errors.UnsupportedError for plans that sum or take several
-    stages."""
+    Each rank keeps what it sent and got last. copy False: the caller keeps what it sent, and gives it to each call as
+    previous, in another buffer than data; memory_bytes of the report is less then. Collective over the plan's context;
+    the plan can be neither closed nor updated while the delta lives. Raises errors.UnsupportedError for plans that sum
+    or take several stages."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, copy: bool = True) -> None:
         self.context, self._plan, self._handle, self._flight = plan.context, plan, None, None
         out = ffi.new("lierne_delta **")
         self.context._call(lib.lierne_delta_create, out, handle(plan, "plan"))
-        self._handle = out[0]
+        self._handle, self._copies = out[0], copy
+        if not copy:
+            call(lib.lierne_delta_set_previous, self._handle, ffi.NULL)
 
     __copy__ = __reduce_ex__ = not_copied
 
-    def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> typing.Any:
-        """out = F data, as Plan.forward. Collective; blocking."""
+    def _give(self, previous):
+        """Gives the next call what data was; returns what must live until it has begun."""
+        if self._copies and previous is None:
+            return None
+        if self._copies:
+            raise ValueError("previous is given, and this delta keeps a copy: create it with copy=False")
+        source, kept = ffi.NULL, None
+        if previous is not None:
+            source, kept = borrow(previous, self._plan.dtype, self._plan.shapes()[0], False, "previous")
+        call(lib.lierne_delta_set_previous, handle(self, "delta"), source)
+        return kept
+
+    def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
+                previous: typing.Optional[Buffer] = None) -> typing.Any:
+        """out = F data, as Plan.forward. previous: with copy=False, what data was in the last call; None: everything is
+        sent. Collective; blocking."""
         own = handle(self, "delta")
+        before = self._give(previous)
         out, target, source, kept = self._plan._buffers(FORWARD, data, out)
         try:
             self.context._call(lib.lierne_delta_forward, own, target, source)
         except Error:
-            self.context._keep_borrowed(kept)
+            self.context._keep_borrowed((*kept, before))
             raise
         return out
 
-    def begin(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None) -> None:
-        """Starts a forward, which end() ends: waits for other ranks to begin, not for what they send. data may change
-        at once. Collective."""
+    def begin(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
+              previous: typing.Optional[Buffer] = None) -> None:
+        """Starts a forward, which end() ends: waits for other ranks to begin, not for what they send. data and previous
+        may change at once. Collective."""
         own = handle(self, "delta")
+        before = self._give(previous)
         out, target, source, kept = self._plan._buffers(FORWARD, data, out)
         try:
             self.context._call(lib.lierne_delta_forward_begin, own, target, source)
         except Error:
-            self.context._keep_borrowed(kept)
+            self.context._keep_borrowed((*kept, before))
             raise
         self._flight = out, kept
 

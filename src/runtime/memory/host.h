@@ -34,6 +34,18 @@ void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_b
                              size_t nto, const void *from, const lierne_block *from_blocks,
                              size_t nfrom);
 
+/* A place in a list of blocks: the run (the innermost loop) at index `outer` of block `block`,
+ * element `inner`. Zero but for blocks: the first element. */
+typedef struct lierne_walk {
+    const lierne_block *blocks;
+    size_t block;
+    int64_t outer;
+    int64_t inner;
+} lierne_walk;
+
+/* Copies the next n elements of a walk, of which so many are left, one behind another into `to`. */
+void lierne_walk_gather(size_t size, void *to, const void *from, lierne_walk *walk, int64_t n);
+
 /* Sets all bytes of every element of a block to 0. */
 void lierne_host_zero(size_t size, void *to, const lierne_block *block);
 

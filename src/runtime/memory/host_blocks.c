@@ -5,19 +5,11 @@
 
 #include <string.h>
 
-/* The place in a list of blocks: the run at index `outer` of block `block`, element `inner`. */
-typedef struct walk {
-    const lierne_block *blocks;
-    size_t block;
-    int64_t outer;
-    int64_t inner;
-} walk;
-
 static int64_t run_of(const lierne_block *b) {
     return b->count[b->ndims - 1];
 }
 
-static int64_t offset_of(const walk *w) {
+static int64_t offset_of(const lierne_walk *w) {
     const lierne_block *b = &w->blocks[w->block];
     int64_t at = b->offset + w->inner * b->stride[b->ndims - 1], left = w->outer;
     for (int d = b->ndims - 2; d >= 0; d--) {
@@ -28,7 +20,7 @@ static int64_t offset_of(const walk *w) {
     return at;
 }
 
-static void move_on(walk *w, int64_t n) {
+static void move_on(lierne_walk *w, int64_t n) {
     const lierne_block *b = &w->blocks[w->block];
     w->inner += n;
     if (w->inner == run_of(b)) {
@@ -70,7 +62,7 @@ static bool same_counts(const lierne_block *a, const lierne_block *b) {
     return same;
 }
 
-static run run_at(const void *base, const walk *w, size_t size) {
+static run run_at(const void *base, const lierne_walk *w, size_t size) {
     const lierne_block *b = &w->blocks[w->block];
     return (run){(char *)base + (size_t)offset_of(w) * size,
                  (size_t)b->stride[b->ndims - 1] * size};
@@ -79,7 +71,7 @@ static run run_at(const void *base, const walk *w, size_t size) {
 void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
                              size_t nto, const void *from, const lierne_block *from_blocks,
                              size_t nfrom) {
-    walk t = {.blocks = to_blocks}, f = {.blocks = from_blocks};
+    lierne_walk t = {.blocks = to_blocks}, f = {.blocks = from_blocks};
     while (t.block < nto && f.block < nfrom) {
         const lierne_block *a = &to_blocks[t.block], *b = &from_blocks[f.block];
         if (lierne_block_elements(a) == 0 || lierne_block_elements(b) == 0) {
@@ -104,5 +96,52 @@ void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_b
     }
     if (whole >= LIERNE_PAST_CACHE) {
         lierne_nontemporal_fence();
+    }
+}
+
+/* Whole indices of the outermost loop of a block, from the walk's place on, that n elements have.
+ */
+static int64_t whole_indices(const lierne_walk *w, int64_t n) {
+    const lierne_block *b = &w->blocks[w->block];
+    int64_t each = lierne_block_elements(b) / b->count[0], done = w->outer * run_of(b) + w->inner;
+    int64_t left = b->count[0] - done / each;
+    return b->ndims < 2 || done % each != 0 ? 0 : n / each < left ? n / each : left;
+}
+
+/* Copies k indices of the outermost loop, of which the place is the first; returns elements. */
+static int64_t gather_indices(size_t size, void *to, const void *from, lierne_walk *w, int64_t k) {
+    lierne_block part = w->blocks[w->block];
+    int64_t each = lierne_block_elements(&part) / part.count[0];
+    int64_t first = w->outer * run_of(&part) / each;
+    part.rows = part.rows ? part.rows + first : NULL;
+    part.offset += part.rows ? 0 : first * part.stride[0];
+    part.count[0] = k;
+    const lierne_block packed = lierne_block_packed(&part, 0);
+    lierne_host_copy(size, to, &packed, from, &part);
+    w->outer += k * each / run_of(&part) - 1;
+    w->inner = 0;
+    move_on(w, run_of(&part));
+    return k * each;
+}
+
+static int64_t gather_run(size_t size, void *to, const void *from, lierne_walk *w, int64_t n) {
+    int64_t left = run_of(&w->blocks[w->block]) - w->inner;
+    int64_t moved = n < left ? n : left;
+    copy_run(0, size, (run){to, size}, run_at(from, w, size), moved, NULL);
+    move_on(w, moved);
+    return moved;
+}
+
+void lierne_walk_gather(size_t size, void *to, const void *from, lierne_walk *w, int64_t n) {
+    for (char *at = to; n > 0;) {
+        if (lierne_block_elements(&w->blocks[w->block]) == 0) {
+            w->block++;
+            continue;
+        }
+        int64_t k = whole_indices(w, n);
+        int64_t moved =
+            k > 0 ? gather_indices(size, at, from, w, k) : gather_run(size, at, from, w, n);
+        at += (size_t)moved * size;
+        n -= moved;
     }
 }
