@@ -273,3 +273,96 @@ size_t lierne_locate(lierne_locator *l, int64_t segment, int64_t token, int64_t 
     *end = smaller(*end, token + (step > 1 ? 1 : band->end - row));
     return group * l->nshares + band->share;
 }
+
+/* ---- the rows of all parts ---- */
+
+/* Differences between neighbouring chunks of an owner, one of which may begin where they end. */
+static size_t chunk_width(const lierne_packed *p) {
+    return 2 * (size_t)p->ncuts + 2;
+}
+
+size_t lierne_locator_counts(const lierne_locator *l) {
+    size_t chunks = l->packed ? (size_t)l->packed->nowners * chunk_width(l->packed) : 0;
+    return chunks > l->nparts ? chunks : l->nparts;
+}
+
+static int64_t count_chunks(const lierne_packed *p) {
+    return (p->zigzag ? 2 : 1) * (int64_t)p->ncuts;
+}
+
+/* Adds offsets [0, offset) of a padded segment, which are whole chunks and a part of the next one,
+ * to those of their owner: as differences, of which there are four. */
+static void add_offsets(const lierne_packed *p, int64_t length, int64_t offset, int64_t sign,
+                        int64_t *chunks) {
+    int64_t n = count_chunks(p), size = lierne_quotient(length, n), larger = length - size * n;
+    if (larger > 0 && (p->zigzag || p->share == LIERNE_SHARE_RULE_CHUNK)) {
+        size++;
+        larger = 0;
+    }
+    int64_t large = larger * (size + 1), k = larger;
+    if (offset < large) {
+        k = lierne_quotient(offset, size + 1);
+    } else if (size > 0) {
+        k += lierne_quotient(offset - large, size);
+    }
+    int64_t whole = smaller(k, larger), part = offset - k * size - whole;
+    chunks[0] += sign * (size + 1);
+    chunks[whole] -= sign;
+    chunks[k] += sign * (part - size);
+    chunks[k + 1] -= sign * part;
+}
+
+static int64_t most_tokens_of_chunks(const lierne_packed *p, int64_t *counts) {
+    int64_t n = count_chunks(p), most = 0;
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t *chunks = counts + (size_t)p->owner[i] * chunk_width(p);
+        int64_t tokens = p->cu[i + 1] - p->cu[i];
+        if (tokens > 0) {
+            add_offsets(p, p->padded[i], p->lead[i] + tokens, 1, chunks);
+            add_offsets(p, p->padded[i], p->lead[i], -1, chunks);
+        }
+    }
+    for (int o = 0; o < p->nowners; o++, counts += chunk_width(p)) {
+        for (int64_t k = 1; k < n; k++) {
+            counts[k] += counts[k - 1];
+        }
+        for (int64_t c = 0; c < p->ncuts; c++) {
+            int64_t tokens = counts[c] + (p->zigzag ? counts[n - 1 - c] : 0);
+            most = tokens > most ? tokens : most;
+        }
+    }
+    return most;
+}
+
+/* What a segment adds to its owner or, by shares of rows, to the parts that have its tokens. */
+static void add_segment(lierne_locator *l, int64_t i, bool full, int64_t *counts) {
+    const lierne_packed *p = l->packed;
+    int64_t end = p->cu[i + 1], next;
+    if (full) {
+        bool padded = p->store == LIERNE_PACKING_STORE_PADDED;
+        counts[p->owner[i]] += padded ? p->padded[i] : end - p->cu[i];
+        return;
+    }
+    for (int64_t token = p->cu[i]; token < end; token = next) {
+        next = end;
+        size_t part = lierne_locate(l, i, token, &next);
+        counts[part] += next - token;
+    }
+}
+
+int64_t lierne_locator_most_rows(lierne_locator *l, int64_t *counts) {
+    bool full = l->layout->full_axes >> l->axis & 1;
+    int64_t most = 0;
+    memset(counts, 0, lierne_locator_counts(l) * sizeof *counts);
+    if (!full && l->nshares == 1) {
+        return most_tokens_of_chunks(l->packed, counts);
+    }
+    lierne_locator_fill(l);
+    for (int64_t i = 0; i < l->packed->n; i++) {
+        add_segment(l, i, full, counts);
+    }
+    for (size_t part = 0; part < l->nparts; part++) {
+        most = counts[part] > most ? counts[part] : most;
+    }
+    return most;
+}

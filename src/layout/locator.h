@@ -60,4 +60,9 @@ lierne_locator_form lierne_locator_form_of(const lierne_locator *l);
 /* The band of a group that has a row. */
 const lierne_band *lierne_find_band(lierne_locator *l, size_t group, int64_t row);
 
+/* The most rows of a packed axis that any part has in its buffer, which is full or unpadded: found
+ * in one pass over the segments. counts: memory for lierne_locator_counts numbers. */
+int64_t lierne_locator_most_rows(lierne_locator *l, int64_t *counts);
+size_t lierne_locator_counts(const lierne_locator *l);
+
 #endif

@@ -63,10 +63,14 @@ static lierne_status create_state(lierne_varying_plan *v, lierne_varying_state *
     return LIERNE_OK;
 }
 
-static int64_t most_rows(const lierne_varying_plan *v, const lierne_varying_state *state, int s) {
+static int64_t most_rows(const lierne_varying_plan *v, lierne_varying_state *state, int s) {
     const lierne_layout *layout = state->layouts[s];
+    const lierne_packed *p = state->locators[s].packed;
     lierne_cell cell = {{0}};
     int64_t most = 0;
+    if (p && (p->store == LIERNE_PACKING_STORE_UNPADDED || layout->full_axes >> v->axis & 1)) {
+        return lierne_locator_most_rows(&state->locators[s], v->spare.counts);
+    }
     for (size_t part = 0; part < state->locators[s].nparts; part++) {
         lierne_locator_cell(&state->locators[s], part, &cell);
         int64_t rows = lierne_tokens_rows(layout, v->axis, &cell);
@@ -192,8 +196,10 @@ static lierne_status limit_peers(lierne_varying_plan *v, lierne_plan_parts *part
 static lierne_status create_states(lierne_varying_plan *v, const lierne_varying_spec *spec) {
     LIERNE_TRY(lierne_alloc(&v->states, 2, sizeof *v->states));
     LIERNE_TRY(create_state(v, &v->states[0], spec));
+    size_t counts[2] = {lierne_locator_counts(&v->states[0].locators[0]),
+                        lierne_locator_counts(&v->states[0].locators[1])};
     LIERNE_TRY(
-        lierne_alloc(&v->spare.counts, v->states[0].locators[0].nparts, sizeof *v->spare.counts));
+        lierne_alloc(&v->spare.counts, counts[counts[1] > counts[0]], sizeof *v->spare.counts));
     if (v->fixed) {
         take_rows(v);
         return LIERNE_OK;

@@ -129,7 +129,7 @@ typedef struct lierne_varying_spare {
     int64_t *landing; /* of each piece, its place in scratch */
     size_t *active;   /* pieces that have the row at work, by token */
     lierne_block **blocks;
-    int64_t *counts; /* of each part of the source */
+    int64_t *counts; /* of each part of a side (lierne_locator_counts) */
 } lierne_varying_spare;
 
 typedef struct lierne_varying_plan {
