@@ -40,7 +40,8 @@ typedef struct lierne_packed_bridge_spec {
     int allow_unused; /* not 0: rows may go nowhere, as those of a sample that was truncated */
     /* Not 0: a row may go to several tokens, as where all answers to one prompt share its image. It
      * is sent to a rank once, and its gradient is the sum over its tokens in ascending order. Moves
-     * as DIRECT. */
+     * as DIRECT. With capacities, lists take memory in proportion to max_rows, as any row may go
+     * anywhere by itself. */
     int allow_repeat;
     /* Bit d set: the ranks of dim d of dst, which is REPLICATE, each have a contribution to the
      * gradient of the output; their sum in ascending coordinates is the gradient. For a row with

@@ -294,6 +294,39 @@ Test(packed_bridge, updates_that_are_rejected) {
     assert_ok(lierne_sim_destroy(sim));
 }
 
+/* Nothing moves between the ranks, of which rank 1 has another run: both say how many segments and
+ * tokens they have. */
+Test(packed_bridge, another_run_is_found_without_data) {
+    static int32_t owner[] = {0, 0, 1};
+    int64_t in[WORLD][6] = {{0}}, out[WORLD][32];
+    lierne_request *requests[WORLD];
+    lierne_plan *plans[WORLD];
+    lierne_sim *sim;
+    bridge_spec b;
+    open_spec(&b);
+    b.spec.max_segments = b.spec.max_runs = 3;
+    b.spec.max_rows = 16;
+    b.placements[1].kind = LIERNE_PLACEMENT_SHARD_SEGMENTS;
+    b.dst.owner = owner;
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+    plan_all(&b, sim, plans, LIERNE_OK, "");
+    for (int r = 0; r < WORLD; r++) {
+        b.runs[1].position = 3 + r;
+        const lierne_segments_update u = update_of(&b);
+        assert_ok(lierne_plan_update_segments(plans[r], &u));
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL));
+    }
+    for (int r = 0; r < WORLD; r++) {
+        assert_error(lierne_request_end(requests[r]), LIERNE_ERR_MISMATCH,
+                     "rank 1 (update 1: 3 of 16 tokens)");
+        assert_says("rank 0 (update 1: 3 of 16 tokens)");
+    }
+    for (int r = 0; r < WORLD; r++) {
+        (void)lierne_plan_destroy(plans[r]);
+    }
+    assert_ok(lierne_sim_destroy(sim));
+}
+
 Test(packed_bridge, token_ids_that_are_rejected) {
     const int64_t cu[] = {0, 4}, rows[] = {0, 2}, bad[] = {0, 3, 2}, ids[] = {9, 1, 9, 9};
     lierne_segments segments = {.size = sizeof segments, .nsegments = 1, .cu_seqlens = cu};

@@ -58,6 +58,57 @@ Test(packed, plans_that_may_not_change_segments) {
     lierne_grid_destroy(s.grid);
 }
 
+static int64_t most_rows(const lierne_layout *layout) {
+    int64_t most = 0, shape[2];
+    for (int r = 0; r < 4; r++) {
+        assert_ok(lierne_layout_get_shape(shape, layout, r));
+        most = shape[0] > most ? shape[0] : most;
+    }
+    return most;
+}
+
+/* The rows of the largest buffer are enough, and one less is not. */
+static void expect_capacity(packed_spec *s, const char *what) {
+    packed_world w;
+    lierne_plan *plan;
+    lierne_layout *layout = packed_spec_layout(s);
+    packed_world_open(&w);
+    lierne_redistribute_spec spec = changing(layout, layout);
+    spec.max_rows = most_rows(layout);
+    lierne_status status =
+        lierne_plan_create_redistribute(&plan, lierne_sim_get_context(w.sim, 0), &spec);
+    cr_expect_eq(status, LIERNE_OK, "%s: %s", what, lierne_last_error());
+    (void)lierne_plan_destroy(plan);
+    packed_world_close(&w);
+    packed_world_open(&w);
+    spec.max_rows--;
+    status = lierne_plan_create_redistribute(&plan, lierne_sim_get_context(w.sim, 0), &spec);
+    cr_expect_eq(status, LIERNE_ERR_CAPACITY, "%s: %d rows are enough", what, (int)spec.max_rows);
+    packed_world_close(&w);
+    lierne_layout_destroy(layout);
+}
+
+Test(packed, capacity_is_the_largest_buffer) {
+    static const lierne_placement cuts[] = {{.kind = LIERNE_PLACEMENT_SEGMENT_ZIGZAG},
+                                            {.kind = LIERNE_PLACEMENT_SEGMENT_SHARD},
+                                            {.kind = LIERNE_PLACEMENT_SEGMENT_SHARD,
+                                             .share = LIERNE_SHARE_RULE_CHUNK},
+                                            {.kind = LIERNE_PLACEMENT_SHARD},
+                                            {.kind = LIERNE_PLACEMENT_REPLICATE}};
+    packed_spec s;
+    packed_spec_open(&s);
+    for (int i = 0; i < 5 * 2 * 2 * 4; i++) {
+        s.placements[0] = cuts[i % 5];
+        s.packing.store = (lierne_packing_store)(i / 5 % 2);
+        s.spec.full_axes = i / 10 % 2 ? 1u : 0u;
+        s.packing.lead = i / 20 % 2 ? s.lead : NULL;
+        s.lead[0] = 2, s.lead[1] = 1;
+        s.owner[2] = i / 40; /* one dp rank has more segments */
+        expect_capacity(&s, i / 5 % 2 ? "unpadded" : "padded");
+    }
+    lierne_grid_destroy(s.grid);
+}
+
 /* What is wrong with an update; the plan keeps its segments. */
 typedef struct bad_update {
     packed_spec s;

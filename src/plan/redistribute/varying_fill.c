@@ -274,10 +274,11 @@ static void fill_way(lierne_varying_plan *v, int d, lierne_plan_side *plan_side,
     }
 }
 
-/* A hash of what the ranks must have in common, and what tells a reader where they differ. */
+/* A hash of what the ranks must have in common, and what tells a reader where they differ: of a
+ * bridge the segments, not the images. */
 static void stamp(lierne_varying_plan *v) {
     const lierne_varying_state *state = &v->states[v->current];
-    const lierne_packed *p = state->layouts[state->layouts[0]->packed ? 0 : 1]->packed;
+    const lierne_packed *p = state->layouts[state->layouts[1]->packed ? 1 : 0]->packed;
     uint64_t hash = lierne_layout_hash(state->layouts[0]);
     const uint64_t other = lierne_layout_hash(state->layouts[1]);
     hash = lierne_hash(hash, &other, sizeof other);
