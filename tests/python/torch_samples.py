@@ -10,7 +10,9 @@ import lierne
 import lierne.torch
 from lierne.torch.compat import (SORTING_ALGO_FUNC, EncoderDataBalance, Qwen3VLEncoderDataBalance, calculate_workload,
                                  ceildiv, get_group_balanced_partitions, get_reverse_idx,
-                                 get_seqlen_balanced_partitions, log_seqlen_unbalance)
+                                 get_seqlen_balanced_partitions, karmarkar_karp, log_seqlen_unbalance,
+                                 prepare_dynamic_batch, rearrange_micro_batches, restore_dynamic_batch,
+                                 roundup_divisible)
 from torch_harness import contexts, main, raises, same, test
 
 RANKS, MERGE = 4, 4
@@ -109,6 +111,33 @@ def tensors_travel_together():
 
 
 @test
+def gradients_of_gradients():
+    """Of one tensor and of several, also where a gradient is taken twice of one graph."""
+    rank = dist.get_rank()
+    for context in contexts():
+        samples = lierne.torch.Samples(context, [(2, torch.float64)], [(2, torch.float64), (1, torch.float64)],
+                                       max_items=RANKS, max_rows=512)
+        own = lengths_of(rank, 1)
+        samples.update(own, own, mode="lpt")
+        assert samples.report["moved_rows"] > 0
+        rows = torch.arange(2. * sum(own), dtype=torch.float64).reshape(-1, 2) + 100 * rank
+        x, y = rows.clone().requires_grad_(), rows[:, :1].clone().requires_grad_()
+        moved = samples.dispatch(x)
+        a, b = samples.ret(moved ** 2, moved[:, 1:] ** 3)
+        g, = torch.autograd.grad(a.sum() + (b * y).sum(), x, create_graph=True)
+        expected = 2 * rows + 3 * torch.cat([torch.zeros_like(y), rows[:, 1:] ** 2 * y], 1)
+        same(g, expected, "gradient")
+        gx, gy = torch.autograd.grad((g ** 2).sum() / 2, (x, y), retain_graph=True)
+        second = 2 + 6 * torch.cat([torch.zeros_like(y), rows[:, 1:] * y], 1)
+        same(gx, expected * second.detach(), "gradient of a gradient")
+        same(gy, (expected[:, 1:] * 3 * rows[:, 1:] ** 2).detach(), "gradient of a gradient")
+        again = torch.autograd.grad((g ** 2).sum() / 2, (x, y))
+        same(again[0], gx, "the second time")
+        same(again[1], gy, "the second time")
+        samples.close()
+
+
+@test
 def any_number_of_items():
     """Without max_items: from none to ten times as many as before, some of two segments, and back."""
     rank = dist.get_rank()
@@ -125,6 +154,8 @@ def any_number_of_items():
             assert len(samples.cu_seqlens()) == len(moved) + 1
             same(samples.ret(moved), x)
         assert samples.report["max_load"] >= samples.report["lower_bound"] > 0
+        raises(lierne.errors.CountRangeError, "rank 1: item 0 of its own: its number of segments is -1",
+               lambda: samples.update([1], [3], segments=[-1 if rank == 1 else 1]))
         samples.close()
 
 
@@ -139,6 +170,14 @@ def errors_are_everyones():
         raises(lierne.errors.CapacityError, "rank 3: it has 3 items", lambda: samples.update([1] * (3 if rank == 3 else 1)))
         raises(ValueError, "mode is 'best'", lambda: samples.update([1], mode="best"))
         same(samples.dispatch(x), before, "the old routing")
+        for bad, kind, text in ((5, ValueError, "costs has shape (), must be [items] or [items, costs]"),
+                                (np.ones((1, 1, 1), np.int64), ValueError, "costs has shape (1, 1, 1)"),
+                                ([1.5], TypeError, "float64, not int64")):
+            raises(lierne.errors.InvalidError if rank != 2 else kind, "rank 2: items is NULL" if rank != 2 else text,
+                   lambda: samples.update(bad if rank == 2 else [4, 5]))
+            same(samples.dispatch(x), before, "the old routing")
+        raises(ValueError, "way is 'columns', must be one of rows, segments",
+               lambda: lierne.torch.Samples(context, [(1, torch.float32, "columns")], max_rows=1))
         raises(ValueError, "2 tensors are given, must be 1", lambda: samples.dispatch(x, x))
         raises(ValueError, "must be [rows, 3]", lambda: samples.dispatch(x.reshape(3, 9)))
         raises(TypeError, "dtype", lambda: samples.dispatch(x.double()))
@@ -211,17 +250,109 @@ def verl_groups():
 
 
 @test
+def verl_lengths():
+    """Of a list, of a tensor, and of sums of a mask of floats."""
+    lengths = [7, 3, 9, 1, 4, 4]
+    parts = get_seqlen_balanced_partitions(lengths, 2, True)
+    for same_lengths in torch.tensor(lengths), [float(n) for n in lengths], np.array(lengths, np.int32):
+        assert get_seqlen_balanced_partitions(same_lengths, k_partitions=2, equal_size=True) == parts
+    assert karmarkar_karp(seqlen_list=lengths, k_partitions=2, equal_size=True) == parts
+    for bad in 1.5, float("inf"), float("nan"):
+        raises(TypeError, "seqlen_list[1] is", lambda: get_seqlen_balanced_partitions([1., bad], 2, False))
+    logged = log_seqlen_unbalance([5], [[0], []], "one")
+    assert (logged["one/balanced_min"], logged["one/balanced_max"], logged["one/mean"]) == (0, 5, 2.5)
+    assert (roundup_divisible(7, 4), roundup_divisible(8, 4), ceildiv(7, 3)) == (8, 8, 3)
+
+
+def batch_of(n, rank=0, dtype=torch.int64):
+    """A dict of n samples of 40 to 90 tokens, padded at the left; one value has no rows."""
+    lengths = torch.randint(40, 91, (n,), generator=torch.Generator().manual_seed(42 + rank))
+    mask = (torch.arange(100) >= 100 - lengths.reshape(-1, 1)).to(dtype)
+    return {"input_ids": torch.arange(100 * n).reshape(n, 100), "attention_mask": mask, "temperature": 0.5}
+
+
+def tokens_of(micros):
+    return [int(micro["attention_mask"].sum()) for micro in micros]
+
+
+@test
 def verl_micro_batches():
-    """A batch in as many parts as its tokens need, or as are asked for, and back."""
-    generator = torch.Generator().manual_seed(42 + dist.get_rank())
-    for least in 1, 4, 20:
-        lengths = torch.randint(40, 91, (20 + 5 * dist.get_rank(),), generator=generator)
-        ids = torch.randint(0, 10, (len(lengths), 100), generator=generator)
-        count = max(least, min(len(lengths), ceildiv(int(lengths.sum()), 300)))
-        parts = get_seqlen_balanced_partitions(calculate_workload(lengths).tolist(), count, equal_size=False)
-        assert len(parts) == count and all(parts)
-        flat = torch.cat([ids[part] for part in parts])
-        same(flat[torch.tensor(get_reverse_idx([i for part in parts for i in part]))], ids)
+    """As few as keep the limit of tokens, or as many as are asked for, and back in order."""
+    for dtype in torch.int64, torch.float32:
+        batch = batch_of(20, dtype=dtype)
+        tokens = int(batch["attention_mask"].sum())
+        for options, count in ({}, None), ({"min_num_micro_batch": 9}, 9), ({"num_batches_divided_by": 4}, None):
+            for balanced in True, False:
+                micros, rows = rearrange_micro_batches(batch, 300, use_dynamic_bsz_balance=balanced, **options)
+                assert len(micros) == len(rows) == (count or len(micros)) >= ceildiv(tokens, 300)
+                assert len(micros) % options.get("num_batches_divided_by", 1) == 0
+                assert max(tokens_of(micros)) <= 300 and all(micro["temperature"] == 0.5 for micro in micros)
+                flat = torch.cat([micro["input_ids"] for micro in micros])
+                same(restore_dynamic_batch(flat, rows), batch["input_ids"])
+                costs = [sum(int(calculate_workload(n)) for n in micro["attention_mask"].sum(1)) for micro in micros]
+                top = costs.index(max(costs))
+                assert not balanced or costs == sorted(costs[:top]) + sorted(costs[top:], reverse=True), costs
+    # 3 of 60 tokens: two together exceed 100, though two parts of 90 would hold them.
+    three = {"attention_mask": torch.ones(3, 60, dtype=torch.int64)}
+    assert len(rearrange_micro_batches(three, 100)[0]) == 3
+    _, rows = rearrange_micro_batches(batch_of(6), 200, force_group_size=2)
+    assert all(part[::2] == [i - 1 for i in part[1::2]] and part[0] % 2 == 0 for part in rows), rows
+    empty = {"attention_mask": torch.zeros(2, 5, dtype=torch.int64)}
+    assert sum(rearrange_micro_batches(empty, 10)[1], []) in ([0, 1], [1, 0])
+    raises(ValueError, "forced group exceeds max_token_len: samples that stay together have 60 tokens, must have at most 59",
+           lambda: rearrange_micro_batches(three, 59))
+    raises(ValueError, "have 180 tokens", lambda: rearrange_micro_batches(three, 100, force_group_size=3))
+    raises(ValueError, "does not divide 3 samples", lambda: rearrange_micro_batches(three, 200, force_group_size=2))
+    raises(ValueError, "4 or more micro-batches are needed, and a rank has 3 samples",
+           lambda: rearrange_micro_batches(three, 100, min_num_micro_batch=4))
+    raises(ValueError, "has 2 samples, and there are 3 rows", lambda: restore_dynamic_batch(torch.ones(3), [[0], [1]]))
+
+
+@test
+def verl_as_many_on_all_ranks():
+    rank = dist.get_rank()
+    batch = batch_of(20 + 5 * rank, rank)
+    alone = len(rearrange_micro_batches(batch, 300, dist.group.WORLD, same_micro_num_in_dp=False)[0])
+    micros, rows = rearrange_micro_batches(batch, 300, dp_group=dist.group.WORLD)
+    counts = [None] * RANKS
+    dist.all_gather_object(counts, (alone, len(micros)))
+    assert len(set(many for _, many in counts)) == 1 and counts[0][1] >= max(few for few, _ in counts), counts
+    assert len(set(few for few, _ in counts)) > 1, "nothing to agree on"
+    same(restore_dynamic_batch(torch.cat([micro["input_ids"] for micro in micros]), rows), batch["input_ids"])
+    raises(ValueError, "and a rank has 2 samples, or groups of them, for the same micro-batch count across DP ranks",
+           lambda: rearrange_micro_batches(batch_of(2 if rank == 1 else 20), 300, dp_group=dist.group.WORLD))
+    raises(ValueError, "forced group exceeds max_token_len", lambda: rearrange_micro_batches(
+        {"attention_mask": torch.ones(4, 6 if rank == 1 else 4)}, 10, dist.group.WORLD, force_group_size=2))
+
+
+class Proto:
+    """As much of verl's DataProto as the functions use."""
+
+    def __init__(self, batch, arrays, meta_info):
+        self.batch, self.non_tensor_batch, self.meta_info = batch, arrays, meta_info
+
+    @classmethod
+    def from_dict(cls, tensors=None, non_tensors=None, meta_info=None):
+        return cls(tensors, non_tensors, meta_info)
+
+
+@test
+def verl_dynamic_batches():
+    """With arrays that are no tensors, a copy of what describes them, and nested tensors."""
+    data = Proto(batch_of(10), {"labels": np.array([f"l{i}" for i in range(10)], object)}, {"step": [3]})
+    micros, rows = prepare_dynamic_batch(data, max_token_len=300)
+    assert [micro.non_tensor_batch["labels"].tolist() for micro in micros] == [[f"l{i}" for i in part] for part in rows]
+    micros[0].meta_info["step"].append(4)
+    assert data.meta_info == micros[1].meta_info == {"step": [3]} and isinstance(micros[0], Proto)
+    same(restore_dynamic_batch(torch.cat([micro.batch["input_ids"] for micro in micros]), rows), data.batch["input_ids"])
+    samples = [torch.arange(1 + 7 * i % 10) for i in range(10)]
+    nested = torch.nested.as_nested_tensor(samples, layout=torch.jagged)
+    micros, rows = rearrange_micro_batches({"input_ids": nested, "number": torch.arange(10)}, 20)
+    assert all(len(micro["input_ids"].values()) <= 20 and micro["number"].tolist() == part
+               for micro, part in zip(micros, rows))
+    flat = torch.nested.as_nested_tensor([x for micro in micros for x in micro["input_ids"].unbind()], layout=torch.jagged)
+    for found, sample in zip(restore_dynamic_batch(flat, rows).unbind(), samples):
+        same(found, sample)
 
 
 def by_hand(table, replicas, dim):

@@ -34,8 +34,10 @@ _DISPATCHES = {"rows": lib.LIERNE_SAMPLES_DISPATCH, "segments": lib.LIERNE_SAMPL
 def _items(costs, ncosts, rows, segments, returned_rows=None):
     """The C items of costs [items] or [items, costs], and their number."""
     costs = np.asarray(costs)
+    if costs.ndim not in (1, 2):
+        raise ValueError(f"costs has shape {costs.shape}, must be [items] or [items, costs]")
     nitems = len(costs)
-    nsegments = nitems if segments is None else int(np.sum(segments))
+    nsegments = nitems if segments is None else int(np.abs(segments).sum())  # C names the one below 0
     return Spec("lierne_items", nitems=nitems, ncosts=costs.size // nitems if nitems else ncosts,
                 cost=costs.reshape(-1) if nitems else None, rows=sized("rows", rows, nsegments),
                 segments=sized("segments", segments, nitems),
@@ -132,7 +134,7 @@ class Samples:
                  max_segments: int = 0, max_returned_rows: int = 0, costs: int = 1, caller: bool = False,
                  max_inflight: int = 1, name: typing.Optional[str] = None) -> None:
         self.context, self._handle = context, None
-        ways = [(_DISPATCHES[entry[2] if len(entry) > 2 else "rows"], *entry[:2]) for entry in dispatch]
+        ways = [(choice("way", entry[2] if len(entry) > 2 else "rows", _DISPATCHES), *entry[:2]) for entry in dispatch]
         ways += [(lib.LIERNE_SAMPLES_RETURN, *entry) for entry in ret]
         tensors = [{"way": way, "dtype": dtype_number(dtype), "width": width} for way, width, dtype in ways]
         spec = Spec("lierne_samples_spec", max_local_items=max_items, max_local_segments=max_segments,
@@ -197,11 +199,9 @@ class Samples:
 
     def _reject(self, error):
         """Raises an error of this rank's arguments, after the call that the others wait in: they get
-        INVALID from it."""
-        items = Spec("lierne_items", nitems=0, ncosts=self._costs)
-        items.at.size = 0
+        INVALID from it, because this rank has no items."""
         try:
-            self.context._call(lib.lierne_samples_update, self._alive(), items.at, self._balance(0).at, ffi.NULL)
+            self.context._call(lib.lierne_samples_update, self._alive(), ffi.NULL, self._balance(0).at, ffi.NULL)
         except Error:
             raise error from None
 

@@ -448,7 +448,11 @@ class _End(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         flight = ctx.flight
-        flight.back = flight.operation._start(gradient, not flight.adjoint)
+        if torch.is_grad_enabled():  # create_graph: the gradient is differentiated again
+            moved = _moved(gradient, flight.operation, not flight.adjoint)
+            flight.back = lambda: moved
+        else:
+            flight.back = flight.operation._start(gradient, not flight.adjoint)
         return gradient.new_empty(0), None
 
 

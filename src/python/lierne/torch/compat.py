@@ -1,19 +1,23 @@
 """Names and interfaces of other libraries' balancing, over lierne.
 
     from lierne.torch.compat import get_seqlen_balanced_partitions   # was: verl.utils.seqlen_balancing
+    from lierne.torch.compat import prepare_dynamic_batch, restore_dynamic_batch
     from lierne.torch.compat import Qwen3VLEncoderDataBalance        # was: veomni.utils.data_balance.data_balance
     from lierne.torch.compat import SORTING_ALGO_FUNC                # was: ...data_balance.balance_sorting_algo
 
-verl's partitions are the same ones, item by item, and also exist where parts stay empty or equal sizes
-do not divide. Qwen3VLEncoderDataBalance, which was EncoderDataBalance, assigns as VeOmni does, with
+verl's partitions and micro-batches are the same ones, item by item, and also exist where parts stay empty or
+equal sizes do not divide. Qwen3VLEncoderDataBalance, which was EncoderDataBalance, assigns as VeOmni does, with
 mode="lpt", or moves only what must move."""
 from __future__ import annotations
 
+import copy
 import heapq
 import math
 import typing
 
+import numpy as np
 import torch
+import torch.distributed as dist
 
 import lierne
 from lierne._library import arguments
@@ -24,7 +28,19 @@ from lierne._types import Integers, Mode
 
 __all__ = ["EncoderDataBalance", "Qwen3VLEncoderDataBalance", "SORTING_ALGO_FUNC", "calculate_workload", "ceildiv",
            "get_group_balanced_partitions", "get_reverse_idx", "get_seqlen_balanced_partitions", "karmarkar_karp",
-           "log_seqlen_unbalance", "post_mbs_balancing_greedy_without_pad"]
+           "log_seqlen_unbalance", "post_mbs_balancing_greedy_without_pad", "prepare_dynamic_batch",
+           "rearrange_micro_batches", "restore_dynamic_batch", "roundup_divisible"]
+
+
+def _whole(what, values):
+    """Lengths as integers, also floats without a fraction, as sums of a mask may be."""
+    values = np.asarray(values)
+    if values.dtype.kind != "f":
+        return values
+    for i, value in enumerate(values.tolist()):
+        if not value.is_integer():
+            raise TypeError(f"{what}[{i}] is {value}, must be a whole number")
+    return values.astype(np.int64)
 
 
 def get_seqlen_balanced_partitions(seqlen_list: typing.Sequence[int], k_partitions: int,
@@ -32,8 +48,9 @@ def get_seqlen_balanced_partitions(seqlen_list: typing.Sequence[int], k_partitio
     """verl's: k_partitions lists of the indices of items, ascending, so that the sums of their lengths are
     nearly equal; equal_size: as many items in each, or one more where k does not divide them, which verl
     rejects. Fewer items than partitions leave some empty, which verl rejects, too."""
-    counts = [len(seqlen_list)] + [0] * (k_partitions - 1)
-    made = lierne.Assignment(list(seqlen_list), counts, mode="kk", equal_items=bool(equal_size))
+    lengths = _whole("seqlen_list", seqlen_list)
+    counts = [len(lengths)] + [0] * (k_partitions - 1)
+    made = lierne.Assignment(lengths, counts, mode="kk", equal_items=bool(equal_size))
     partitions = [[] for _ in range(k_partitions)]
     for item, part in enumerate(made.ranks.tolist()):
         partitions[part].append(item)
@@ -68,7 +85,7 @@ def get_group_balanced_partitions(seqlen_list: typing.Sequence[int], uid_list: t
 def log_seqlen_unbalance(seqlen_list: typing.Sequence[int], partitions: typing.Sequence[typing.Sequence[int]],
                          prefix: str) -> typing.Dict[str, float]:
     """verl's metrics: the sums of consecutive equal runs of items, and those of the partitions."""
-    size = len(seqlen_list) // len(partitions)
+    size = max(1, len(seqlen_list) // len(partitions))
     before = [sum(seqlen_list[i:i + size]) for i in range(0, len(seqlen_list), size)]
     after = [sum(seqlen_list[i] for i in partition) for partition in partitions]
     return {f"{prefix}/min": min(before), f"{prefix}/max": max(before),
@@ -80,12 +97,107 @@ def ceildiv(a: int, b: int) -> int:
     return -(a // -b)
 
 
+def roundup_divisible(a: int, b: int) -> int:
+    return ceildiv(a, b) * b
+
+
 def get_reverse_idx(idx_map: typing.Sequence[int]) -> typing.List[int]:
     """The inverse of a permutation, a list."""
     inverse = list(idx_map)
     for place, item in enumerate(idx_map):
         inverse[item] = place
     return inverse
+
+
+def _tokens(batch):
+    """Of each sample of a batch."""
+    ids = batch["input_ids"] if "input_ids" in batch.keys() else None
+    if ids is not None and ids.is_nested:
+        return ids.offsets().diff().tolist()
+    return batch["attention_mask"].sum(dim=1).long().tolist()
+
+
+def _take(value, rows):
+    """Rows of a field of a batch. One value for the whole batch, which has no rows, stays."""
+    if isinstance(value, torch.Tensor) and value.is_nested:
+        samples = value.unbind()
+        return torch.nested.as_nested_tensor([samples[row] for row in rows], layout=torch.jagged)
+    return value[rows] if getattr(value, "shape", ()) else value
+
+
+def _micro_batch(batch, rows):
+    fields = {name: _take(value, rows) for name, value in batch.items()}
+    return fields if isinstance(batch, dict) else type(batch)(fields, batch_size=[len(rows)])
+
+
+def _most(numbers, group):
+    """The largest of each of these numbers on the ranks of a process group; None: of this rank."""
+    if group is None or not dist.is_initialized():
+        return numbers
+    told: typing.List[typing.Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(told, numbers, group=group)
+    return [max(column) for column in zip(*told)]
+
+
+def _divide(tokens, costs, max_token_len, least, step, group):
+    """Parts of nearly equal costs: as few as keep max_token_len, as many on all ranks of a group."""
+    needed = max(least or 1, min(len(tokens), ceildiv(sum(tokens), max_token_len)))
+    needed, longest, few = _most([needed, max(tokens, default=0), -len(tokens)], group)
+    if longest > max_token_len:
+        raise ValueError(f"a forced group exceeds max_token_len: samples that stay together have {longest} tokens, must "
+                         f"have at most {max_token_len}")
+    for count in range(roundup_divisible(needed, step), -few + 1, step):
+        parts = get_seqlen_balanced_partitions(costs, count, False)
+        most, = _most([max(sum(tokens[i] for i in part) for part in parts)], group)
+        if most <= max_token_len:
+            return parts
+    raise ValueError(f"{needed} or more micro-batches are needed, and a rank has {-few} samples, or groups of them, for "
+                     "the same micro-batch count across DP ranks")
+
+
+def rearrange_micro_batches(batch: typing.Any, max_token_len: int, dp_group: typing.Any = None,
+                            num_batches_divided_by: typing.Optional[int] = None, same_micro_num_in_dp: bool = True,
+                            min_num_micro_batch: typing.Optional[int] = None, use_dynamic_bsz_balance: bool = True,
+                            force_group_size: int = 1) -> typing.Tuple[typing.List[typing.Any],
+                                                                       typing.List[typing.List[int]]]:
+    """verl's: (micro-batches, the samples of each). batch: a TensorDict or a dict of tensors, with attention_mask or
+    with nested input_ids. Micro-batches have nearly equal calculate_workload and at most max_token_len tokens; they
+    are at least min_num_micro_batch, a multiple of num_batches_divided_by, and as many on all ranks of dp_group if
+    same_micro_num_in_dp, which then is collective. use_dynamic_bsz_balance: the smaller ones come first and last.
+    force_group_size: so many consecutive samples stay together. Raises ValueError where there is no such division."""
+    lengths = _tokens(batch)
+    if len(lengths) % force_group_size:
+        raise ValueError(f"force_group_size is {force_group_size}, and does not divide {len(lengths)} samples")
+    groups = [range(i, i + force_group_size) for i in range(0, len(lengths), force_group_size)]
+    costs = [sum(calculate_workload(lengths[i]) for i in group) for group in groups]
+    parts = _divide([sum(lengths[i] for i in group) for group in groups], costs, max_token_len, min_num_micro_batch,
+                    num_batches_divided_by or 1, dp_group if same_micro_num_in_dp else None)
+    if use_dynamic_bsz_balance:
+        parts.sort(key=lambda part: (sum(costs[group] for group in part), part[:1]), reverse=True)
+        parts = parts[::2][::-1] + parts[1::2]
+    samples = [[i for group in part for i in groups[group]] for part in parts]
+    return [_micro_batch(batch, rows) for rows in samples], samples
+
+
+def prepare_dynamic_batch(data: typing.Any, max_token_len: int, dp_group: typing.Any = None,
+                          num_batches_divided_by: typing.Optional[int] = None, same_micro_num_in_dp: bool = True,
+                          min_num_micro_batch: typing.Optional[int] = None, use_dynamic_bsz_balance: bool = True
+                          ) -> typing.Tuple[typing.List[typing.Any], typing.List[typing.List[int]]]:
+    """verl's: rearrange_micro_batches of a DataProto, with its other arrays, and a copy of its meta_info each."""
+    batches, samples = rearrange_micro_batches(data.batch, max_token_len, dp_group, num_batches_divided_by,
+                                               same_micro_num_in_dp, min_num_micro_batch, use_dynamic_bsz_balance)
+    return [type(data).from_dict(tensors=dict(batch.items()),
+                                 non_tensors={name: array[rows] for name, array in data.non_tensor_batch.items()},
+                                 meta_info=copy.deepcopy(data.meta_info))
+            for batch, rows in zip(batches, samples)], samples
+
+
+def restore_dynamic_batch(data: torch.Tensor, batch_idx_list: typing.Sequence[typing.Sequence[int]]) -> torch.Tensor:
+    """verl's: the rows of all micro-batches, one after the other, in the order of their samples."""
+    order = [i for samples in batch_idx_list for i in samples]
+    if len(order) != data.shape[0]:
+        raise ValueError(f"batch_idx_list has {len(order)} samples, and there are {data.shape[0]} rows")
+    return _take(data, get_reverse_idx(order))
 
 
 def _item_costs(table, dim, cost_exponent, cost_fn):
@@ -167,33 +279,33 @@ class EncoderDataBalance:
         if sorting_algo_name not in SORTING_ALGO_FUNC:
             raise ValueError(f"sorting_algo_name is {sorting_algo_name!r}, must be "
                              f"{' or '.join(map(repr, SORTING_ALGO_FUNC))}")
-        self.merge_down_ratio = spatial_merge_unit or 1
+        self.merge_down_ratio = 1 if spatial_merge_unit is None else spatial_merge_unit
+        if self.merge_down_ratio < 1:
+            raise ValueError(f"spatial_merge_unit is {spatial_merge_unit}, must be at least 1")
         self.context = lierne.torch.context() if context is None else context
         self._options = options
         self._samples, self._last, self._capacity = {}, {}, [1, 1]  # items, rows of a rank
 
-    def _make(self, tensors, data_type):
+    def _make(self, dispatch, ret, data_type):
         """The Samples of these tensors with the capacity of now; collective where there are none yet."""
-        key = data_type, tensors
+        key = data_type, dispatch, ret
         if key not in self._samples:
-            pixels, grids = tensors[:2]
             items, rows = self._capacity
-            self._samples[key] = Samples(
-                self.context, [pixels, (*grids, "segments")], tensors[2:], max_items=items, max_rows=rows,
-                max_inflight=1)
+            self._samples[key] = Samples(self.context, dispatch, ret, max_items=items, max_rows=rows, max_inflight=1,
+                                         max_returned_rows=max(1, rows // self.merge_down_ratio))
         return self._samples[key]
 
     def _grow(self, items, rows):
         """After an update that all ranks rejected: what they need now, and space for more."""
         self._samples = {}  # not closed: a backward that is still to come keeps its own
         needs = [largest(self.context, items), largest(self.context, rows)]
-        grown = [max(have, 2 * need) for have, need in zip(self._capacity, needs)]
-        self._capacity = grown if grown != self._capacity else [grown[0], 2 * grown[1]]
+        grown = [max(have, need + need // 4) for have, need in zip(self._capacity, needs)]
+        self._capacity = grown if grown != self._capacity else [grown[0], grown[1] + grown[1] // 4 + 1]
 
-    def _update(self, tensors, grid_thw, data_type):
+    def _update(self, grid_thw, data_type, dispatch=(), ret=()):
         lengths = grid_thw.prod(dim=1).cpu().numpy()
         while True:
-            samples = self._make(tensors, data_type)
+            samples = self._make(dispatch, ret, data_type)
             try:
                 samples.update(lengths * lengths, lengths, returned_rows=lengths // self.merge_down_ratio,
                                **self._options)
@@ -206,9 +318,9 @@ class EncoderDataBalance:
         """(pixel_values, grid_thw) of the images that this rank computes. pixel_values: [patches, ...], those
         of this rank's images one after the other; grid_thw: [images, 3], frames, height and width, whose
         product is the number of patches. Collective."""
-        tensors = ((tuple(pixel_values.shape[1:]), pixel_values.dtype), ((3,), grid_thw.dtype))
-        self._last[data_type] = tensors, grid_thw
-        samples = self._update(tensors, grid_thw, data_type)
+        pixels, grids = (tuple(pixel_values.shape[1:]), pixel_values.dtype), ((3,), grid_thw.dtype, "segments")
+        self._last[data_type] = grid_thw
+        samples = self._update(grid_thw, data_type, dispatch=(pixels, grids))
         return samples.dispatch(pixel_values, grid_thw)
 
     def data_bridge(self, hidden_state: torch.Tensor,
@@ -224,9 +336,8 @@ class EncoderDataBalance:
 
     def _bridge(self, features, data_type):
         """Results have widths that are not known before: plans of their own, of the same assignment."""
-        tensors, grid_thw = self._last[data_type]
         returned = tuple((tuple(feature.shape[1:]), feature.dtype) for feature in features)
-        samples = self._update((*tensors, *returned), grid_thw, data_type)
+        samples = self._update(self._last[data_type], data_type, ret=returned)
         results = samples.ret(*features)
         return results if isinstance(results, tuple) else (results,)
 

@@ -90,7 +90,7 @@ class Samples:
             shapes = operation.shapes(0)
             check_input(tensor, operation.dtype, shapes[0])
             outs.append(operation._new_output(tensor, shapes[1], False))
-        together = self._samples._together(self._samples._ret if first else self._samples._dispatch)
+        together = self._samples._together(self._samples._dispatch if last == self._ndispatch else self._samples._ret)
         stream = torch.cuda.current_stream(tensors[0].device) if tensors[0].is_cuda else None
         together.begin([tensor.detach().contiguous() for tensor in tensors], outs, stream=stream)
         return tuple(together.wait())
