@@ -10,6 +10,10 @@
  * when the receiver has read it. */
 #define LIERNE_SHORT_BYTES (1 << 10)
 #define LIERNE_LEAST_RUN   64 /* bytes: shorter runs are packed in any message */
+/* Runs shorter than half a page, which hardware hardly prefetches from another core, are packed in
+ * messages up to so many bytes. */
+#define LIERNE_FAR_RUN   (2 << 10)
+#define LIERNE_FAR_BYTES (128 << 10)
 /* Bytes: the system looks up the page of every run that is pulled, so shorter ones go in pieces. */
 #define LIERNE_LEAST_PULL  (1 << 10)
 #define LIERNE_PIECE_BYTES (64 << 10) /* the slot has two */
@@ -41,8 +45,9 @@ typedef struct lierne_own_line {
     size_t slot_bytes;
 } lierne_own_line;
 
-/* A short message has two lines that take turns. Its send is complete once it is packed: the next
- * call packs into the other slot, and only the one after it may have to wait for the receiver. */
+/* A message has two lines that take turns. A send that is packed is complete at once: the next call
+ * packs into the other slot, and only the one after it may have to wait for the receiver. Other
+ * sends are complete when they are taken, so both lines have one slot. */
 #define LIERNE_LINES 2
 
 /* The bytes that the blocks of a part span, from its base on. */

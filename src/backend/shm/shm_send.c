@@ -11,9 +11,10 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
         bytes += (lierne_parts_bytes(&parts[i], 1) + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE *
                  LIERNE_CACHE_LINE;
     }
-    m->scattered = run < LIERNE_LEAST_RUN && run < m->bytes;
+    size_t least = m->bytes <= LIERNE_FAR_BYTES ? LIERNE_FAR_RUN : LIERNE_LEAST_RUN;
+    m->scattered = run < least && run < m->bytes;
     m->pulled = shm->pulls && run >= LIERNE_LEAST_PULL;
-    m->nlines = m->bytes <= LIERNE_SLOT_BYTES && !m->varies ? LIERNE_LINES : 1;
+    m->nlines = m->varies ? 1 : LIERNE_LINES;
     m->slot_bytes = m->varies ? (shm->pulls ? LIERNE_SLOT_BYTES : 2 * LIERNE_PIECE_BYTES)
                     : m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
                     : m->pulled                                     ? 0

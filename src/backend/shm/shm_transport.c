@@ -78,8 +78,12 @@ static void batch_destroy(void *self) {
     lierne_mem_free(b);
 }
 
-/* A message that is described again keeps its lines, and a slot that is long enough. */
+/* A message that is described again keeps its lines, and a slot that is long enough. The first line
+ * has been reserved when the second one is. */
 static lierne_status reserve_line(batch *b, const lierne_shm_message *m, lierne_own_line *own) {
+    const lierne_own_line *first = &m->mine[0];
+    bool shares = own != first && !m->scattered && m->bytes > LIERNE_SLOT_BYTES;
+    bool shared = own != first && own->at.slot == first->at.slot;
     char *line;
     if (!own->at.line) {
         size_t bytes = sizeof(lierne_line) + m->nparts * sizeof(uint64_t);
@@ -88,7 +92,11 @@ static lierne_status reserve_line(batch *b, const lierne_shm_message *m, lierne_
         own->at.line->next = b->areas.lines;
         b->areas.lines = own->at.line;
     }
-    if (m->slot_bytes > own->slot_bytes) {
+    if (shares) {
+        own->at.slot = first->at.slot;
+        own->slot_offset = first->slot_offset;
+        own->slot_bytes = first->slot_bytes;
+    } else if (m->slot_bytes > (shared ? 0 : own->slot_bytes)) {
         LIERNE_TRY(lierne_shm_take_area(b->shm, &b->areas, m->slot_bytes, &own->at.slot,
                                         &own->slot_offset));
         own->slot_bytes = m->slot_bytes;
