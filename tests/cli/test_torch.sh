@@ -48,6 +48,13 @@ count "${torchrun[@]}" 4 tests/python/torch_halo_conv.py
 for ranks in 1 2 3; do
     count "${torchrun[@]}" $ranks tests/python/torch_halo_conv.py worlds
 done
+for ranks in 1 2 3 4; do
+    if "$python" -c 'import torch; assert torch.__version__ >= "2.15"' 2>/dev/null; then
+        count "${torchrun[@]}" $ranks tests/python/torch_backend.py
+    else
+        echo "skipped: the backend of torch.distributed needs PyTorch 2.15"
+    fi
+done
 count "${torchrun[@]}" 1 tests/python/torch_deepmd.py
 count "${torchrun[@]}" 4 tests/python/torch_deepmd.py
 if ${CXX:-g++} --version >/dev/null 2>&1; then

@@ -1,0 +1,577 @@
+"""A backend of torch.distributed: the collectives of c10d, and send and recv, over lierne, of host memory.
+
+    import lierne.torch.backend
+    dist.init_process_group("lierne")           # or new_group(ranks, backend="lierne")
+
+A call's sums are those of lierne/collective.h: from rank 0 to the last, so equal bits in every run and on every
+rank. Shared memory moves the bytes between ranks of one node; between nodes the job's store does, which is slow.
+
+The calls of a group run one after another, in the order of the program, those of every sender, receiver and tag
+beside them. A call that the caller waits for runs in its own thread; a thread of the group runs the others, and
+makes progress meanwhile. Plans are kept by what they are made from, which all ranks of a call have in common.
+That is why ranks tell each other the splits of an uneven all-to-all first."""
+from __future__ import annotations
+
+import collections
+import datetime
+import hashlib
+import socket
+import threading
+import uuid
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, ReduceOp, Work
+
+import lierne
+from lierne._arrays import NOWHERE
+from lierne._library import ffi, lib
+from lierne.torch._store import StoreCalls
+
+PLANS = 64  # of one group, those last used
+SPLIT = 1 << 20  # bytes from which an all-reduce is a reduce-scatter and an all-gather
+_REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg", ReduceOp.MAX: "max", ReduceOp.MIN: "min",
+               ReduceOp.PRODUCT: "prod"}
+_BITWISE = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
+# What is true if any or all of its operands are: reductions of bool.
+_LOGICAL = {"sum": "max", "max": "max", "prod": "min", "min": "min"}
+
+
+class Pending(Work):
+    """A call that may still run. torch asks a work in Python for wait and get_future only: whether it has ended
+    is get_future().done(), not is_completed()."""
+
+    def __init__(self, function, outputs):
+        super().__init__()
+        self._function, self._outputs, self._error, self._future = function, outputs, None, None
+        self._ended, self._done = False, None  # an event, where another thread runs it
+
+    def queue(self):
+        self._done, self._lock = threading.Event(), threading.Lock()
+
+    def run(self):
+        try:
+            self._function()
+        except BaseException as error:  # belongs to the thread that waits
+            self._error = error
+        self._function, self._ended = None, True
+        if self._done is None:
+            return
+        with self._lock:
+            self._done.set()
+            future = self._future
+        if future:
+            self._complete(future)
+
+    def _complete(self, future):
+        if self._error:
+            future.set_exception(self._error)
+        else:
+            future.set_result(self._outputs)
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        if not self._ended:
+            seconds = timeout.total_seconds()
+            if not self._done.wait(seconds if seconds > 0 else None):
+                raise RuntimeError(f"wait: the call has not ended within {seconds} seconds")
+        if self._error:
+            raise self._error
+        return True
+
+    def get_future(self):
+        if self._done is None:
+            return self._new_future()
+        with self._lock:
+            if self._future is None and not self._done.is_set():
+                self._future = torch.futures.Future()
+            return self._future or self._new_future()
+
+    def _new_future(self):
+        """Of a call that has ended."""
+        future = torch.futures.Future()
+        self._complete(future)
+        return future
+
+
+class _Line:
+    """Runs calls one after another."""
+
+    def __init__(self, name):
+        self._name, self._waiting, self._busy, self._thread = name, collections.deque(), False, None
+        self._changed = threading.Condition()
+
+    def submit(self, work, now):
+        """now: the caller waits for it, so its own thread may run it."""
+        with self._changed:
+            now = now and not self._busy and not self._waiting
+            if now:
+                self._busy = True
+            else:
+                work.queue()
+                self._waiting.append(work)
+                self._start()
+        if now:
+            work.run()
+            self._free()
+        return work
+
+    def _start(self):
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def _free(self):
+        with self._changed:
+            self._busy = False
+            self._changed.notify()
+
+    def _work(self):
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting and not self._busy)
+                work, self._busy = self._waiting.popleft(), True
+            if work is None:
+                return
+            work.run()
+            del work
+            self._free()
+
+    def close(self):
+        """Ends the thread after what was submitted."""
+        if self._thread is not None:
+            with self._changed:
+                self._waiting.append(None)
+                self._changed.notify()
+            self._thread.join()
+
+
+class _Endpoint:
+    """A context over some ranks of the job, its plans and its line of calls."""
+
+    def __init__(self, store, rank, nranks, timeout, hosts):
+        options = {"timeout": timeout.total_seconds(), "context_name": "torch.distributed"}
+        if rank == 0:
+            store.set("name", uuid.uuid4().hex)
+        name = "lierne/" + store.get("name").decode()
+        if len(set(hosts)) == 1:
+            self.context = lierne.Context.node(rank, nranks, name, **options)
+        else:
+            nodes = [hosts.index(host) for host in hosts]
+            self.context = lierne.Context.oob(rank, nranks, StoreCalls(store, rank, nranks), nodes=nodes, **options)
+        self.line, self._plans, self._scratch = _Line(name), collections.OrderedDict(), None
+
+    def plan(self, planner, key, *arguments, **options):
+        """The plan of a planner with these arguments. key: what all ranks know of them; None: all of them."""
+        key = planner, *(arguments + tuple(options.values()) if key is None else key)
+        if key not in self._plans:
+            if len(self._plans) == PLANS:
+                self._plans.popitem(last=False)[1].close()
+            self._plans[key] = planner(self.context, *arguments, **options)
+        self._plans.move_to_end(key)
+        return self._plans[key]
+
+    def execute(self, plan, out, data):
+        if _overlap(out, data):  # as c10d allows where a part is the whole's
+            data = data.clone()
+        self.context._call(lib.lierne_plan_forward, plan._alive(), _address(out), _address(data), ffi.NULL)
+
+    def scratch(self, like, count):
+        """Memory for count elements, until the next call of the line."""
+        nbytes = count * like.element_size()
+        if self._scratch is None or self._scratch.numel() < nbytes:
+            self._scratch = torch.empty(nbytes, dtype=torch.uint8)
+        return self._scratch[:nbytes].view(like.dtype)
+
+    def close(self):
+        self.line.close()
+        self.context.close()
+
+
+def _overlap(one, other):
+    """Whether two flat tensors share memory, which in and out of a plan must not."""
+    first, second = sorted((flat.data_ptr(), flat.numel() * flat.element_size()) for flat in (one, other))
+    return 0 < second[1] and second[0] < first[0] + first[1]
+
+
+def _address(tensor):
+    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() else NOWHERE
+
+
+def _flat(tensor):
+    """The elements in order; a copy where they are not contiguous."""
+    return tensor.detach().contiguous().view(-1)
+
+
+def _bytes(tensor):
+    return _flat(tensor).view(torch.uint8)
+
+
+def _joined(tensors):
+    """Tensors one after another, without a copy if their memory is so."""
+    parts = [_bytes(tensor) for tensor in tensors]
+    at = parts[0].data_ptr()
+    for part in parts:
+        if part.data_ptr() != at or part.untyped_storage().data_ptr() != parts[0].untyped_storage().data_ptr():
+            return torch.cat(parts)
+        at += part.numel()
+    return parts[0].as_strided((at - parts[0].data_ptr(),), (1,))
+
+
+def _split(joined, tensors):
+    """Writes what _joined, of the same tensors, has."""
+    at = 0
+    for tensor in tensors:
+        nbytes = tensor.numel() * tensor.element_size()
+        _store(tensor, joined[at:at + nbytes])
+        at += nbytes
+
+
+def _store(tensor, flat):
+    """Writes the elements of a tensor, from flat ones, unless these are the tensor's own."""
+    if tensor.numel() and flat.data_ptr() != tensor.data_ptr():
+        tensor.detach().copy_(flat.view(tensor.dtype).view(tensor.shape))
+
+
+def _reducible(tensor, op):
+    """The elements as lierne adds them, and the name of its reduction."""
+    reduction = _REDUCTIONS.get(op)
+    if reduction is None:
+        raise ValueError(f"backend lierne: it has no reduction {op}")
+    flat = _flat(tensor)
+    if flat.dtype == torch.bool and reduction in _LOGICAL:
+        return flat.view(torch.uint8), _LOGICAL[reduction]
+    if flat.is_complex() and reduction in ("sum", "avg"):
+        return torch.view_as_real(flat).view(-1), reduction
+    return flat, reduction
+
+
+class LierneBackend(Backend):
+    """What dist.init_process_group("lierne") makes of every group."""
+
+    def __init__(self, store, rank, nranks, timeout):
+        super().__init__(rank, nranks)
+        self._store, self._timeout = store, timeout
+        self._options = Backend.Options("lierne", timeout)
+        store.set(f"host/{rank}", socket.gethostname())
+        self._hosts = [store.get(f"host/{i}").decode() for i in range(nranks)]
+        self._group = _Endpoint(dist.PrefixStore("group", store), rank, nranks, timeout, self._hosts)
+        self._pairs, self._coalesced, self._barriers = {}, None, 0
+        self._lock = threading.Lock()
+
+    @property
+    def options(self):
+        return self._options
+
+    @property
+    def supports_coalescing(self):
+        return True
+
+    def getBackendName(self):
+        return "lierne"
+
+    def start_coalescing(self):
+        self._coalesced = []
+
+    def end_coalescing(self):
+        works, self._coalesced = self._coalesced, None
+        return self._all_of(works, [])
+
+    def _all_of(self, works, outputs):
+        """A work that ends with all of these."""
+        def wait_all():
+            for work in works:
+                work.wait()
+        return self._submit(_Line("lierne/all"), wait_all, outputs, False) if works else self._submit(
+            _Line("lierne/none"), wait_all, outputs, True)
+
+    def _submit(self, line, function, outputs, now):
+        work = Pending(function, outputs)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return line.submit(work, now and self._coalesced is None)
+
+    def _call(self, function, outputs, opts):
+        return self._submit(self._group.line, function, outputs, not opts.asyncOp)
+
+    # Collectives. Each has the tensors of one call, and what moves them then.
+
+    def allreduce(self, tensors, opts):
+        def move():
+            for tensor in tensors:
+                self._all_reduce(tensor, opts.reduceOp.op)
+        return self._call(move, tensors, opts)
+
+    allreduce_coalesced = allreduce
+
+    def _all_reduce(self, tensor, op):
+        if op in _BITWISE:
+            return _store(tensor, self._fold(_flat(tensor), op))
+        group = self._group
+        flat, reduction = _reducible(tensor, op)
+        if flat.numel() * flat.element_size() >= SPLIT:
+            return self._all_reduce_parts(tensor, flat, reduction)
+        out = group.scratch(flat, flat.numel())
+        group.execute(group.plan(lierne.all_reduce, None, flat.numel(), flat.dtype, reduction=reduction), out, flat)
+        _store(tensor, out)
+
+    def _all_reduce_parts(self, tensor, flat, reduction):
+        """The same bits by two plans: then no output is copied into place."""
+        group, nranks = self._group, self.size()
+        counts = [flat.numel() // nranks + (rank < flat.numel() % nranks) for rank in range(nranks)]
+        part = group.scratch(flat, counts[self.rank()])
+        key = flat.numel(), flat.dtype, reduction
+        group.execute(group.plan(lierne.reduce_scatter, key, counts, flat.dtype, reduction=reduction), part, flat)
+        group.execute(group.plan(lierne.all_gather, key, counts, flat.dtype), flat, part)
+        _store(tensor, flat)
+
+    def _fold(self, flat, op):
+        """A bitwise reduction, which lierne has not, of all ranks' elements."""
+        everyone = torch.empty((self.size(), *flat.shape), dtype=flat.dtype)
+        self._gather_all(_bytes(everyone), _bytes(flat))
+        result = everyone[0]
+        for other in everyone[1:]:
+            result = _BITWISE[op](result, other)
+        return result
+
+    def reduce(self, tensors, opts):
+        def move():
+            for tensor in tensors:
+                kept = tensor if self.rank() == opts.rootRank else tensor.clone()
+                self._all_reduce(kept, opts.reduceOp.op)
+        return self._call(move, tensors, opts)
+
+    def broadcast(self, tensors, opts):
+        def move():
+            for tensor in tensors:
+                self._broadcast(tensor, opts.rootRank)
+        return self._call(move, tensors, opts)
+
+    def _broadcast(self, tensor, root):
+        group, flat = self._group, _bytes(tensor)
+        plan = group.plan(lierne.broadcast, None, flat.numel(), "bits8", root)
+        if self.rank() == root:
+            return group.execute(plan, group.scratch(flat, flat.numel()), flat)
+        group.execute(plan, flat, flat[:0])
+        _store(tensor, flat)
+
+    def _gather_all(self, out, mine, counts=None):
+        group = self._group
+        group.execute(group.plan(lierne.all_gather, None, counts or mine.numel(), "bits8"), out, mine)
+
+    def allgather(self, outputs, inputs, opts):
+        def move():
+            for outs, mine in zip(outputs, inputs):
+                joined = _joined(outs)
+                counts = tuple(out.numel() * out.element_size() for out in outs)
+                self._gather_all(joined, _bytes(mine), counts if len(set(counts)) > 1 else None)
+                _split(joined, outs)
+        return self._call(move, outputs, opts)
+
+    def allgather_coalesced(self, outputs, inputs, opts):
+        return self.allgather([[outs[i] for outs in outputs] for i in range(len(inputs))], inputs, opts)
+
+    def all_gather_single(self, output, tensor, opts):
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts):
+        def move():
+            for output, mine in zip(outputs, inputs):
+                flat = _bytes(output)
+                self._gather_all(flat, _bytes(mine))
+                _store(output, flat)
+        return self._call(move, outputs, opts)
+
+    def reduce_scatter(self, outputs, inputs, opts):
+        def move():
+            for output, parts in zip(outputs, inputs):
+                counts = tuple(part.numel() for part in parts)
+                self._reduce_scatter(output, _joined(parts).view(output.dtype), opts.reduceOp.op, counts)
+        return self._call(move, outputs, opts)
+
+    def reduce_scatter_single(self, output, tensor, opts):
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts):
+        def move():
+            for output, parts in zip(outputs, inputs):
+                self._reduce_scatter(output, parts, opts.reduceOp.op, (output.numel(),) * self.size())
+        return self._call(move, outputs, opts)
+
+    def _reduce_scatter(self, output, parts, op, counts):
+        if op in _BITWISE:
+            first = sum(counts[:self.rank()])
+            return _store(output, self._fold(_flat(parts), op)[first:first + output.numel()])
+        group = self._group
+        flat, reduction = _reducible(parts, op)
+        each = flat.numel() // max(parts.numel(), 1)  # 2 of complex numbers
+        counts = [each * count for count in counts]
+        out, _ = _reducible(output, op)
+        plan = group.plan(lierne.reduce_scatter, (*counts, flat.dtype, reduction), counts, flat.dtype,
+                          reduction=reduction)
+        group.execute(plan, out, flat)
+        _store(output, out)
+
+    def gather(self, outputs, inputs, opts):
+        def move():
+            is_root = self.rank() == opts.rootRank
+            for i, mine in enumerate(inputs):
+                outs, flat = outputs[i] if is_root else [], _bytes(mine)
+                joined = _joined(outs) if is_root else flat[:0]
+                self._to_and_from(opts.rootRank, joined, flat, gather=True)
+                _split(joined, outs)
+        return self._call(move, outputs, opts)
+
+    def scatter(self, outputs, inputs, opts):
+        def move():
+            is_root = self.rank() == opts.rootRank
+            for i, output in enumerate(outputs):
+                flat = _bytes(output)
+                self._to_and_from(opts.rootRank, flat, _joined(inputs[i]) if is_root else flat[:0], gather=False)
+                _store(output, flat)
+        return self._call(move, outputs, opts)
+
+    def _to_and_from(self, root, out, data, gather):
+        """As many bytes from every rank to the root, or the reverse."""
+        nranks, is_root = self.size(), self.rank() == root
+        each = data.numel() if gather else out.numel()
+        to_root = [each if rank == root else 0 for rank in range(nranks)]
+        all_of_root = [each if is_root else 0] * nranks
+        counts = (to_root, all_of_root) if gather else (all_of_root, to_root)
+        plan = self._group.plan(lierne.all_to_all, ("gather" if gather else "scatter", root, each), counts[0],
+                                "bits8", receive=counts[1])
+        self._group.execute(plan, out, data)
+
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts):
+        def move():
+            flat, data = _bytes(output), _bytes(tensor)
+            if output_splits or input_splits:
+                self._uneven(flat, data, _split_bytes(output, output_splits, self.size()),
+                             _split_bytes(tensor, input_splits, self.size()))
+            else:
+                count = data.numel() // self.size()
+                self._group.execute(self._group.plan(lierne.all_to_all, None, count, "bits8"), flat, data)
+            _store(output, flat)
+        return self._call(move, [output], opts)
+
+    def alltoall(self, outputs, inputs, opts):
+        def move():
+            joined = _joined(outputs)
+            sizes = ([t.numel() * t.element_size() for t in tensors] for tensors in (outputs, inputs))
+            self._uneven(joined, _joined(inputs), *sizes)
+            _split(joined, outputs)
+        return self._call(move, outputs, opts)
+
+    def _uneven(self, out, data, receive, send):
+        """All ranks hear who sends how much: then all know whether they have this plan."""
+        everyone = torch.empty(self.size() * self.size(), dtype=torch.int64)
+        self._gather_all(_bytes(everyone), _bytes(torch.tensor(send, dtype=torch.int64)))
+        key = hashlib.blake2b(everyone.numpy().tobytes()).digest()
+        self._group.execute(self._group.plan(lierne.all_to_all, (key,), send, "bits8", receive=receive), out, data)
+
+    def barrier(self, opts):
+        def move():
+            self._group.execute(self._group.plan(lierne.barrier, None), torch.empty(0), torch.empty(0))
+        return self._call(move, [], opts)
+
+    def monitored_barrier(self, opts, wait_all_ranks=False):
+        """Names the ranks that do not come, over the store: also where the group's context is dead."""
+        self._barriers += 1
+        store = dist.PrefixStore(f"monitored/{self._barriers}", self._store)
+        limit = opts.timeout if opts.timeout.total_seconds() > 0 else self._timeout
+        if self.rank():
+            store.set(str(self.rank()), "")
+            return store.wait(["end"], limit)
+        until, missing = datetime.datetime.now() + limit, []
+        for rank in range(1, self.size()):
+            try:
+                store.wait([str(rank)], max(until - datetime.datetime.now(), datetime.timedelta(milliseconds=1)))
+            except RuntimeError:
+                missing.append(rank)
+                if not wait_all_ranks:
+                    break
+        if missing:
+            raise RuntimeError(f"monitored_barrier: ranks {', '.join(map(str, missing))} did not come within "
+                               f"{limit.total_seconds()} seconds")
+        store.set("end", "")
+
+    # Messages of two ranks: a context per sender, receiver and tag, made by the first call.
+
+    def send(self, tensors, dst, tag=0):
+        return self._message(tensors, self.rank(), dst, tag)
+
+    def recv(self, tensors, src, tag=0):
+        return self._message(tensors, src, self.rank(), tag)
+
+    def recv_anysource(self, tensors, tag=0):
+        raise RuntimeError("recv: backend lierne receives from a given rank; give src")
+
+    def _message(self, tensors, src, dst, tag):
+        sends = self.rank() == src
+        if src == dst:
+            raise ValueError(f"backend lierne: rank {src} cannot send to itself")
+        with self._lock:
+            line = self._pairs.setdefault((src, dst, tag), _Pair())
+
+        def move():
+            if line.endpoint is None:
+                store = dist.PrefixStore(f"{src}-{dst}-{tag}", self._store)
+                hosts = [self._hosts[src], self._hosts[dst]]
+                line.endpoint = _Endpoint(store, int(not sends), 2, self._timeout, hosts)
+            for tensor in tensors:
+                line.move(tensor, sends)
+        return self._submit(line, move, tensors, False)
+
+    def shutdown(self):
+        """Closes the contexts, together with the other ranks, and so in an order that all have."""
+        pairs, self._pairs = self._pairs, {}
+        for key in sorted(pairs):
+            pairs[key].close()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def abort(self):
+        for endpoint in [self._group, *(pair.endpoint for pair in self._pairs.values())]:
+            if endpoint is not None:
+                endpoint.context.abort("the process group was aborted")
+
+
+class _Pair(_Line):
+    """The messages of one sender, receiver and tag."""
+
+    def __init__(self):
+        super().__init__("lierne/messages")
+        self.endpoint = None
+
+    def move(self, tensor, sends):
+        flat = _bytes(tensor)
+        nothing, counts = flat[:0], [0, flat.numel()]
+        send, receive = (counts, [0, 0]) if sends else ([0, 0], [flat.numel(), 0])
+        plan = self.endpoint.plan(lierne.all_to_all, (flat.numel(),), send, "bits8", receive=receive)
+        if sends:
+            return self.endpoint.execute(plan, nothing, flat)
+        self.endpoint.execute(plan, flat, nothing)
+        _store(tensor, flat)
+
+    def close(self):
+        super().close()
+        if self.endpoint is not None:
+            self.endpoint.close()
+
+
+def _split_bytes(tensor, splits, nranks):
+    """Bytes to or from each rank, of the numbers of entries along the first axis."""
+    rows = tensor.shape[0] if tensor.dim() else 0
+    splits = splits or [rows // nranks] * nranks
+    if sum(splits) != rows:
+        raise ValueError(f"all_to_all_single: the splits {splits} sum to {sum(splits)}, the first axis has {rows}")
+    each = tensor.numel() * tensor.element_size() // max(rows, 1)
+    return [each * split for split in splits]
+
+
+def _create(options, _):
+    return LierneBackend(options.store, options.group_rank, options.group_size, options.timeout)
+
+
+dist.Backend.register_backend("lierne", _create, extended_api=True, devices=["cpu"])
