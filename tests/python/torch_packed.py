@@ -86,6 +86,24 @@ def packed():
 
 
 @test
+def packed_into_memory_used_before():
+    """Outputs of a size whose memory is used again: nothing of the calls before is left in their padding."""
+    rank, multiple, columns = dist.get_rank(), 2 * CP, 8192
+    for context in contexts():
+        move = lierne.torch.Packed(context, lierne.Grid({"cp": CP}), "cp", "contiguous", (None, columns),
+                                   torch.float64, max_segments=16, max_rows=128)
+        for lengths in 2 * ([30], [5, 0, 21, 8], [3, 3, 3, 3, 3, 3, 17]):
+            move.update(params(lengths, multiple))
+            mine, other = zigzag_rows(lengths, multiple, CP, rank), contiguous_rows(lengths, multiple, CP, rank)
+            x, expected = (values(tokens, 1, padding)[:, :1].expand(-1, columns) for tokens, padding
+                           in ((mine, POISON), (other, 0.)))
+            for _ in range(3):
+                y = move(x)
+                same(y, expected)
+                same(move.back(y.clone().masked_fill_(y == 0, POISON)), values(mine)[:, :1].expand(-1, columns))
+
+
+@test
 def fields_of_packed_seq_params():
     from lierne.torch.packed import packing_of
     lengths = [5, 21]

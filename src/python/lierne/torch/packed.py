@@ -24,6 +24,7 @@ from lierne._library import arguments
 from lierne._types import DType, DeviceMesh, Integers
 from lierne.packing import on_host
 from lierne.torch import Operation, before_update, checked, grid
+from lierne.torch._memory import Blocks
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -84,6 +85,8 @@ class Packed:
         capacity = {"max_segments": max_segments, "max_rows": max_rows, "max_peers": max_peers}
         self._plans = [lierne.Redistribute(context, *pair, **capacity) for pair in ((src, dst), (dst, src))]
         self._moves = [Operation(plan) for plan in self._plans]
+        for move in self._moves:
+            move.blocks = Blocks()  # every row of a buffer is written: padding is zero
         self.step = 0
 
     def update(self, params: typing.Any, total_tokens: typing.Optional[int] = None, *, align: int = 0,
