@@ -5,6 +5,7 @@
  *
  *   mpirun -n 2|4|8 samples [quick|--csv] [text...] */
 #include "bench/bench.h"
+#include "support/lengths.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 enum { LOCAL = 30, WIDTH = 256, MOST_RANKS = 8 };
 enum { SEGMENTS = -1 }; /* beside the modes of samples */
 
-/* A step: lengths near 500 rows of f32, as tests/bench/planning.c draws them. */
+/* A step: lengths near 500 rows of f32. */
 typedef struct sample_work {
     int mode;
     int64_t rows[LOCAL * MOST_RANKS], n, all; /* of items or segments; all: their sum */
@@ -24,21 +25,11 @@ typedef struct sample_work {
     int64_t moved;
 } sample_work;
 
-static uint64_t draw(uint64_t *x) {
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 static void draw_rows(sample_work *w) {
     uint64_t x = 11;
     w->n = LOCAL * test_world;
     for (int64_t j = 0; j < w->n; j++) {
-        uint64_t sum = 0;
-        for (int i = 0; i < 8; i++) {
-            sum += draw(&x) % 8;
-        }
-        uint64_t base = (uint64_t)16 << sum / 8;
-        w->rows[j] = (int64_t)(base + base * (sum % 8) / 8 + draw(&x) % (base / 8));
+        w->rows[j] = draw_length("bell", &x);
         w->rows[j] += w->mode == SEGMENTS ? -w->rows[j] % (2 * test_world) + 2 * test_world : 0;
         w->all += w->rows[j];
         w->cu[j + 1] = w->all;

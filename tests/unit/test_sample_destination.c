@@ -1,7 +1,9 @@
 /* Results that go straight to another assignment L: M(E, L) gives the bytes of a return home that
- * a dispatch to L follows, both ways, and sends fewer rows. */
+ * a dispatch to L follows, both ways, and sends fewer rows. Composed with a redistribution inside
+ * the dp ranks it is one plan. */
 #include "expect.h"
 #include "lierne.h"
+#include "mesh.h"
 #include "ranks.h"
 
 #include <criterion/criterion.h>
@@ -128,4 +130,96 @@ Test(samples, results_go_to_another_assignment_at_once) {
     }
     cr_expect(direct > 0 && direct * 4 < by_home * 3, "%lld bytes, and %lld by home",
               (long long)direct, (long long)by_home);
+}
+
+enum { ITEMS = 7, TP = 2 };
+
+/* Rows of items whose owners are ranks of the last dim. */
+static lierne_layout *layout_of(const lierne_grid *grid, int ndims, const int32_t *owner) {
+    static const int64_t boundaries[ITEMS + 1] = {0, 3, 4, 4, 9, 10, 14, 16};
+    const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_REPLICATE},
+                                            {.kind = LIERNE_PLACEMENT_SHARD_SEGMENTS}};
+    const lierne_segments segments = {sizeof segments, ITEMS, boundaries};
+    const lierne_packing packing = {.size = sizeof packing, .owner = owner};
+    const int64_t shape[2] = {boundaries[ITEMS], WIDTH};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_I64,
+                                     .placements = placements + 2 - ndims,
+                                     .segments = &segments,
+                                     .packing = &packing};
+    lierne_layout *layout = NULL;
+    (void)lierne_layout_create(&layout, &spec);
+    return layout;
+}
+
+static lierne_plan *redistribute(route_sums *o, lierne_context *context, lierne_layout *src,
+                                 lierne_layout *dst) {
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
+    lierne_plan *plan = NULL;
+    note(o, lierne_plan_create_redistribute(&plan, context, &spec) == LIERNE_OK, 0, "plan");
+    return plan;
+}
+
+/* Both plans move the same, both ways; replicas have the same gradient. */
+static void expect_same(route_sums *o, const lierne_plan *expected, lierne_plan *const plans[2],
+                        int rank) {
+    int64_t in[VALUES], gradient[VALUES], out[2][VALUES], back[2][VALUES], rows[2];
+    note(o,
+         lierne_plan_get_elements(&rows[0], &rows[1], expected, LIERNE_DIRECTION_FORWARD) ==
+             LIERNE_OK,
+         0, "elements");
+    for (int i = 0; i < VALUES; i++) {
+        in[i] = (int64_t)rank * VALUES + i;
+        gradient[i] = (int64_t)(rank / TP) * VALUES + i;
+        out[0][i] = out[1][i] = back[0][i] = back[1][i] = -7;
+    }
+    for (int k = 0; k < 2; k++) {
+        note(o, lierne_plan_forward(plans[k], out[k], in, NULL) == LIERNE_OK, k, "forward");
+        note(o, lierne_plan_adjoint(plans[k], back[k], gradient, NULL) == LIERNE_OK, k, "adjoint");
+    }
+    note(o, memcmp(out[0], out[1], sizeof out[0]) == 0, 0, "rows of a replica");
+    note(o, memcmp(back[0], back[1], sizeof back[0]) == 0, 0, "gradients of a replica");
+    note(o, (out[0][0] != -7) == (rows[1] > 0), 0, "rows");
+}
+
+static void compose(lierne_context *context, void *shared) {
+    static const char *const names[] = {"tp", "dp", NULL};
+    static const int64_t sizes[] = {TP, WORLD / TP}, all = WORLD;
+    static const int32_t encoder[ITEMS] = {0, 3, 1, 2, 0, 1, 2}, llm[ITEMS] = {1, 0, 0, 1, 1, 0, 1};
+    int32_t first_of_dp[ITEMS];
+    route_sums *o = &((route_sums *)shared)[lierne_context_get_rank(context)];
+    for (int i = 0; i < ITEMS; i++) {
+        first_of_dp[i] = llm[i] * TP;
+    }
+    lierne_grid *flat = grid_named(&names[1], &all, 0, WORLD),
+                *grid = grid_named(names, sizes, 0, WORLD);
+    lierne_layout *at[3] = {layout_of(flat, 1, encoder), layout_of(flat, 1, first_of_dp),
+                            layout_of(grid, 2, llm)};
+    lierne_plan *moved = redistribute(o, context, at[0], at[1]),
+                *spread = redistribute(o, context, at[1], at[2]),
+                *plans[2] = {redistribute(o, context, at[0], at[2]), NULL};
+    note(o, lierne_plan_create_composed(&plans[1], moved, spread) == LIERNE_OK, 0, "composed");
+    if (!o->wrong) {
+        expect_same(o, plans[0], plans, lierne_context_get_rank(context));
+    }
+    lierne_plan *const made[] = {plans[0], plans[1], moved, spread};
+    for (int i = 0; i < 4; i++) {
+        note(o, lierne_plan_destroy(made[i]) == LIERNE_OK, i, "destroy");
+    }
+    for (int i = 0; i < 3; i++) {
+        lierne_layout_destroy(at[i]);
+    }
+    lierne_grid_destroy(flat);
+    lierne_grid_destroy(grid);
+}
+
+Test(samples, results_reach_all_ranks_of_a_dp_rank_in_one_plan) {
+    route_sums all[WORLD] = {{0}};
+    ranks_run(WORLD, NULL, compose, all);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
 }
