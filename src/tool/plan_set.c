@@ -24,8 +24,9 @@ typedef struct busiest {
 
 typedef struct totals {
     const set_file *file;
-    double share; /* of the elements that change */
-    double bytes; /* of all tensors */
+    set_selection sets[LIERNE_DTYPE_BITS128 + 1]; /* by dtype */
+    double share;                                 /* of the elements that change */
+    double bytes;                                 /* of all tensors */
     double sent[2];
     busiest sender[2], receiver; /* dense, changed; dense */
     double seconds;              /* the longest planning of a rank */
@@ -65,21 +66,13 @@ static void count_route(traffic *sum, const totals *t, const lierne_route *route
     }
 }
 
-/* The tensors of one dtype: layouts has space for those of both sides. */
-static lierne_status count_dtype(traffic *sum, totals *t, lierne_dtype dtype, int rank,
-                                 const lierne_layout **layouts) {
-    const lierne_layout **src = layouts, **dst = layouts + t->file->n;
+static lierne_status count_set(traffic *sum, const totals *t, const set_selection *set, int rank) {
     lierne_route *route;
-    int64_t n = 0;
-    for (int64_t i = 0; i < t->file->n; i++) {
-        if (t->file->at[i].dtype == dtype) {
-            src[n] = t->file->at[i].layouts[0];
-            dst[n++] = t->file->at[i].layouts[1];
-        }
+    if (set->spec.ntensors == 0) {
+        return LIERNE_OK;
     }
-    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = n, .src = src, .dst = dst};
-    lierne_status status = n > 0 ? lierne_route_create_set(&route, NULL, &spec, rank) : LIERNE_OK;
-    if (n > 0 && status == LIERNE_OK) {
+    lierne_status status = lierne_route_create_set(&route, NULL, &set->spec, rank);
+    if (status == LIERNE_OK) {
         count_route(sum, t, route);
         lierne_route_destroy(route);
     }
@@ -92,11 +85,11 @@ static void take_most(busiest *most, int rank, double bytes, int64_t messages) {
     }
 }
 
-static int plan_rank(totals *t, int rank, const lierne_layout **layouts, char **argv) {
+static int plan_rank(totals *t, int rank, char **argv) {
     traffic sum = {{0}, 0, 0};
     double begin = tool_now();
     for (int d = LIERNE_DTYPE_F64; d <= LIERNE_DTYPE_BITS128; d++) {
-        if (count_dtype(&sum, t, (lierne_dtype)d, rank, layouts) != LIERNE_OK) {
+        if (count_set(&sum, t, &t->sets[d], rank) != LIERNE_OK) {
             tool_failed(argv);
             return TOOL_INVALID;
         }
@@ -111,24 +104,28 @@ static int plan_rank(totals *t, int rank, const lierne_layout **layouts, char **
 }
 
 static int plan_all(totals *t, char **argv) {
-    const lierne_layout **layouts = calloc(2 * (size_t)t->file->n, sizeof *layouts);
-    int status =
-        layouts ? -1 : tool_usage(argv, "no memory for %lld tensors", (long long)t->file->n);
-    for (int64_t i = 0; i < t->file->n && status < 0; i++) {
-        t->bytes += t->file->at[i].bytes;
+    const set_list *list = set_file_list(t->file, 1);
+    int status = -1;
+    for (int d = LIERNE_DTYPE_F64; d <= LIERNE_DTYPE_BITS128 && status < 0; d++) {
+        status = set_select(&t->sets[d], t->file, (lierne_dtype)d);
+    }
+    for (int64_t i = 0; i < list->n; i++) {
+        t->bytes += list->at[i].bytes;
     }
     for (int rank = 0; rank < t->file->world && status < 0; rank++) {
         tool_progress(argv, "planning", rank, t->file->world);
-        status = plan_rank(t, rank, layouts, argv);
+        status = plan_rank(t, rank, argv);
     }
     tool_progress_end();
-    free(layouts);
+    for (int d = LIERNE_DTYPE_F64; d <= LIERNE_DTYPE_BITS128; d++) {
+        set_selection_free(&t->sets[d]);
+    }
     return status;
 }
 
 static void print_text(const totals *t) {
     char text[4][TOOL_BYTES];
-    printf("set: %lld tensors of %s\n", (long long)t->file->n,
+    printf("set: %lld tensors of %s\n", (long long)set_file_list(t->file, 1)->n,
            tool_bytes(text[0], (int64_t)t->bytes));
     printf("everything: %s sent; rank %d sends most, %s in %lld messages; rank %d receives most, "
            "%s\n",
@@ -142,7 +139,8 @@ static void print_text(const totals *t) {
 }
 
 static void print_json(const totals *t) {
-    printf("{\"tensors\": %lld, \"bytes\": %.0f,\n", (long long)t->file->n, t->bytes);
+    printf("{\"tensors\": %lld, \"bytes\": %.0f,\n", (long long)set_file_list(t->file, 1)->n,
+           t->bytes);
     printf(" \"everything\": {\"sent_bytes\": %.0f, \"busiest_sender\": {\"rank\": %d, \"bytes\": "
            "%.0f, \"messages\": %lld}, \"busiest_receiver\": {\"rank\": %d, \"bytes\": %.0f}},\n",
            t->sent[0], t->sender[0].rank, t->sender[0].bytes, (long long)t->sender[0].messages,

@@ -1,5 +1,6 @@
-/* A set file has two grids, tensors or safetensors files whose headers list them, and rules that
- * give tensors their placements by name. A safetensors file begins with the length of its header in
+/* A set file has two grids, tensors or safetensors files whose headers list them, rules that give
+ * tensors their placements by name, and maybe boxes (set_boxes.c) with tensors of the destination
+ * of their own. A safetensors file begins with the length of its header in
  * 8 bytes, lowest first, and a JSON object of that length; weights are not read. */
 #include "tool/set_file.h"
 
@@ -16,8 +17,7 @@ enum { MOST_HEADER = 100000000 }; /* bytes, as safetensors has it */
 static const char *const sides[2] = {"src", "dst"};
 
 static int reject(const set_file *file, const char *what, const char *must) {
-    tool_say(file->argv, "%s: %s must be %s", file->path, what, must);
-    return TOOL_INVALID;
+    return set_file_say(file, "%s must be %s", what, must);
 }
 
 static bool read_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most) {
@@ -71,8 +71,7 @@ static int read_grid(set_file *file, const cJSON *object, int side) {
                                    .rank_offset = (int)at,
                                    .world_size = file->world};
     if (lierne_grid_create(&file->grids[side], &spec) != LIERNE_OK) {
-        tool_say(file->argv, "%s: %s: %s", file->path, sides[side], tool_reason());
-        return TOOL_INVALID;
+        return set_file_say(file, "%s: %s", sides[side], tool_reason());
     }
     return -1;
 }
@@ -108,11 +107,10 @@ static int place(const set_file *file, lierne_placement *placements, const cJSON
             d++;
         }
         if (d == n || !read_placement(&placements[d], item)) {
-            tool_say(file->argv,
-                     "%s: '%s': %s.%s must be a dim of the grid, with the axis that it cuts or "
-                     "{\"at\": coordinate}",
-                     file->path, name, sides[side], item->string);
-            return TOOL_INVALID;
+            return set_file_say(file,
+                                "'%s': %s.%s must be a dim of the grid, with the axis that it cuts "
+                                "or {\"at\": coordinate}",
+                                name, sides[side], item->string);
         }
     }
     return -1;
@@ -135,8 +133,8 @@ static int read_shape(const set_file *file, int64_t *shape, const cJSON *list, c
     const cJSON *item;
     cJSON_ArrayForEach(item, list) {
         if (n == LIERNE_MAX_AXES || !read_whole(&shape[n], item, 0, (int64_t)1 << 53)) {
-            tool_say(file->argv, "%s: '%s': shape must be of 1 to %d sizes, each at least 0",
-                     file->path, name, LIERNE_MAX_AXES);
+            set_file_say(file, "'%s': shape must be of 1 to %d sizes, each at least 0", name,
+                         LIERNE_MAX_AXES);
             return -1;
         }
         n++;
@@ -159,7 +157,7 @@ static int64_t parts_of(const set_file *file, const set_tensor *t, int side, int
 
 /* Where both sides cut an axis evenly, fewer indices are cut in the same way. */
 static void reduce_axes(const set_file *file, set_tensor *t) {
-    for (int a = 0; file->reduce && a < t->naxes; a++) {
+    for (int a = 0; file->reduced && a < t->naxes; a++) {
         int64_t x = parts_of(file, t, 0, a), y = parts_of(file, t, 1, a), both = y;
         while (both % x != 0) {
             both += y;
@@ -178,39 +176,56 @@ lierne_layout_spec set_file_spec(const set_file *file, const set_tensor *tensor,
                                 .placements = tensor->placements[side]};
 }
 
-static int create_layouts(const set_file *file, set_tensor *t, const char *name) {
-    for (int side = 0; side < 2; side++) {
+/* Of both sides, or with boxes of that of its list. */
+static int create_layouts(const set_file *file, set_tensor *t, int list) {
+    for (int side = list; side < (file->has_boxes ? list + 1 : 2); side++) {
         const lierne_layout_spec spec = set_file_spec(file, t, side);
         if (lierne_layout_create(&t->layouts[side], &spec) != LIERNE_OK) {
-            tool_say(file->argv, "%s: '%s': %s: %s", file->path, name, sides[side], tool_reason());
-            return TOOL_INVALID;
+            return set_file_say(file, "'%s': %s: %s", t->name, sides[side], tool_reason());
         }
     }
     return -1;
 }
 
-static int add_tensor(set_file *file, const char *name, lierne_dtype dtype, const cJSON *list,
-                      const cJSON *rules) {
-    const cJSON *rule = find_rule(rules, name);
+/* Space for another tensor, NULL: there is none. */
+static set_tensor *grow(set_list *list) {
+    if (list->n == list->capacity) {
+        int64_t capacity = list->capacity ? 2 * list->capacity : 256;
+        set_tensor *grown = realloc(list->at, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            return NULL;
+        }
+        list->at = grown, list->capacity = capacity;
+    }
+    set_tensor *t = &list->at[list->n];
+    *t = (set_tensor){0};
+    return t;
+}
+
+/* The lists that a reader fills, and the rules for its tensors. */
+typedef struct target {
+    set_file *file;
+    int list;
+    const cJSON *rules;
+} target;
+
+static int add_tensor(const target *to, const char *name, lierne_dtype dtype, const cJSON *sizes) {
+    set_file *file = to->file;
+    const cJSON *rule = find_rule(to->rules, name);
     int64_t shape[LIERNE_MAX_AXES];
-    int naxes = read_shape(file, shape, list, name);
+    int naxes = read_shape(file, shape, sizes, name);
     if (naxes < 1) {
         return TOOL_INVALID;
     }
     if (!rule) {
-        tool_say(file->argv, "%s: no names of layouts fit '%s'", file->path, name);
-        return TOOL_INVALID;
+        return set_file_say(file, "no names of layouts fit '%s'", name);
     }
-    if (file->n == file->capacity) {
-        int64_t capacity = file->capacity ? 2 * file->capacity : 256;
-        set_tensor *grown = realloc(file->at, (size_t)capacity * sizeof *grown);
-        if (!grown) {
-            return tool_usage(file->argv, "no memory for %lld tensors", (long long)capacity);
-        }
-        file->at = grown, file->capacity = capacity;
+    set_tensor *t = grow(&file->lists[to->list]);
+    if (!t || !(t->name = strdup(name))) {
+        return tool_usage(file->argv, "no memory for another tensor");
     }
-    set_tensor *t = &file->at[file->n++];
-    *t = (set_tensor){.dtype = dtype, .bytes = (double)lierne_dtype_size(dtype), .naxes = naxes};
+    file->lists[to->list].n++;
+    t->dtype = dtype, t->bytes = (double)lierne_dtype_size(dtype), t->naxes = naxes;
     for (int a = 0; a < naxes; a++) {
         t->bytes *= (double)shape[a];
         t->shape[a] = shape[a];
@@ -222,7 +237,7 @@ static int add_tensor(set_file *file, const char *name, lierne_dtype dtype, cons
         }
     }
     reduce_axes(file, t);
-    return create_layouts(file, t, name);
+    return create_layouts(file, t, to->list);
 }
 
 static lierne_dtype find_dtype(const char *name) {
@@ -244,14 +259,13 @@ static lierne_dtype find_dtype(const char *name) {
 }
 
 /* A tensor of the file or of a header: its name, dtype and shape. */
-static int read_tensor(set_file *file, const cJSON *object, const char *name, const cJSON *rules) {
+static int read_tensor(const target *to, const cJSON *object, const char *name) {
     lierne_dtype dtype = find_dtype(cJSON_GetStringValue(member(object, "dtype")));
     if (!name || dtype == LIERNE_DTYPE_NONE || !cJSON_IsArray(member(object, "shape"))) {
-        tool_say(file->argv, "%s: '%s': must have a name, a dtype and a shape", file->path,
-                 name ? name : "");
-        return TOOL_INVALID;
+        return set_file_say(to->file, "'%s': must have a name, a dtype and a shape",
+                            name ? name : "");
     }
-    return add_tensor(file, name, dtype, member(object, "shape"), rules);
+    return add_tensor(to, name, dtype, member(object, "shape"));
 }
 
 /* --- safetensors ------------------------------------------------------------------------------ */
@@ -276,10 +290,10 @@ static cJSON *read_header(FILE *in) {
     return header;
 }
 
-static int read_safetensors(set_file *file, const char *path, const cJSON *rules) {
+static int read_safetensors(const target *to, const char *path) {
     FILE *in = fopen(path, "rb");
     if (!in) {
-        return tool_usage(file->argv, "cannot read %s: %s", path, strerror(errno));
+        return tool_usage(to->file->argv, "cannot read %s: %s", path, strerror(errno));
     }
     cJSON *header = read_header(in);
     const cJSON *item;
@@ -287,12 +301,11 @@ static int read_safetensors(set_file *file, const char *path, const cJSON *rules
     fclose(in);
     if (!cJSON_IsObject(header)) {
         cJSON_Delete(header);
-        tool_say(file->argv, "%s: is no safetensors file", path);
-        return TOOL_INVALID;
+        return set_file_say(to->file, "%s: is no safetensors file", path);
     }
     cJSON_ArrayForEach(item, header) {
         if (status < 0 && strcmp(item->string, "__metadata__") != 0) {
-            status = read_tensor(file, item, item->string, rules);
+            status = read_tensor(to, item, item->string);
         }
     }
     cJSON_Delete(header);
@@ -301,69 +314,103 @@ static int read_safetensors(set_file *file, const char *path, const cJSON *rules
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* A list of tensors. */
-static int read_tensors(set_file *file, const cJSON *list, const cJSON *rules) {
+/* A list of tensors; key: of the text, or "". */
+static int read_tensors(const target *to, const cJSON *list, const char *key) {
     const cJSON *item;
     int status = -1;
+    to->file->key = key;
+    to->file->index = 0;
     cJSON_ArrayForEach(item, list) {
         if (status < 0) {
-            status = read_tensor(file, item, cJSON_GetStringValue(member(item, "name")), rules);
+            status = read_tensor(to, item, cJSON_GetStringValue(member(item, "name")));
+            to->file->index++;
         }
     }
     return status;
 }
 
 /* Such a list, in a file of its own. */
-static int read_tensor_file(set_file *file, const char *path, const cJSON *rules) {
-    const import_world world = {.argv = file->argv};
+static int read_tensor_file(const target *to, const char *path) {
+    const import_world world = {.argv = to->file->argv};
     char *text = import_read(&world, path);
     if (!text) {
         return TOOL_USAGE;
     }
     cJSON *list = cJSON_ParseWithOpts(text, NULL, 1);
-    int status = cJSON_IsArray(list) ? read_tensors(file, list, rules)
-                                     : reject(file, path, "a list of tensors");
+    int status = cJSON_IsArray(list) ? read_tensors(to, list, "")
+                                     : reject(to->file, path, "a list of tensors");
     cJSON_Delete(list);
     free(text);
     return status;
 }
 
-static int read_lists(set_file *file, const cJSON *all) {
-    const cJSON *rules = member(all, "layouts"), *tensors = member(all, "tensors"), *item;
+/* The tensors of a key, which has a list or a path. */
+static int read_list(const target *to, const cJSON *all, const char *key) {
+    const cJSON *tensors = member(all, key);
+    to->file->key = key;
+    to->file->index = -1;
+    if (tensors && !cJSON_IsArray(tensors) && !cJSON_IsString(tensors)) {
+        return reject(to->file, key, "a list of tensors, or the path of a file with one");
+    }
+    return cJSON_IsString(tensors) ? read_tensor_file(to, tensors->valuestring)
+                                   : read_tensors(to, tensors, key);
+}
+
+static int check_rules(set_file *file, const cJSON *rules) {
+    static const char *const keys[] = {"names", "src", "dst", NULL};
+    const cJSON *item;
+    file->key = "layouts";
+    file->index = 0;
     cJSON_ArrayForEach(item, rules) {
-        static const char *const keys[] = {"names", "src", "dst", NULL};
         if (!cJSON_IsString(member(item, "names")) || unknown_key(item, keys)) {
             return reject(file, "layouts", "a list of objects with names, src and dst");
         }
+        file->index++;
     }
-    int status = cJSON_IsString(tensors) ? read_tensor_file(file, tensors->valuestring, rules)
-                                         : read_tensors(file, tensors, rules);
+    return -1;
+}
+
+static int read_lists(set_file *file, const cJSON *all) {
+    const target src = {file, 0, member(all, "layouts")}, dst = {file, 1, src.rules};
+    const cJSON *item;
+    int status = check_rules(file, src.rules);
+    status = status < 0 ? read_list(&src, all, "tensors") : status;
+    file->key = "safetensors";
+    file->index = 0;
     cJSON_ArrayForEach(item, member(all, "safetensors")) {
         if (status < 0) {
-            status = cJSON_IsString(item) ? read_safetensors(file, item->valuestring, rules)
+            status = cJSON_IsString(item) ? read_safetensors(&src, item->valuestring)
                                           : reject(file, "safetensors", "a list of paths");
+            file->index++;
         }
     }
-    return status < 0 && file->n == 0
-               ? reject(file, "tensors and safetensors", "lists with a tensor at least")
-               : status;
+    status = status < 0 && file->has_boxes ? read_list(&dst, all, "dst_tensors") : status;
+    file->key = NULL;
+    if (status < 0 && file->lists[0].n == 0) {
+        return reject(file, "tensors and safetensors", "lists with a tensor at least");
+    }
+    return status < 0 && file->has_boxes ? set_file_read_boxes(file, member(all, "boxes")) : status;
 }
 
 static int read_object(set_file *file, const cJSON *all) {
-    static const char *const keys[] = {"world_size", "src",         "dst", "layouts",
-                                       "tensors",    "safetensors", NULL};
+    static const char *const keys[] = {"world_size",  "src",         "dst",   "layouts", "tensors",
+                                       "safetensors", "dst_tensors", "boxes", NULL};
     int64_t world;
     int status = -1;
     if (!cJSON_IsObject(all) || unknown_key(all, keys)) {
         return reject(file, "it",
-                      "an object with world_size, src, dst, layouts, and tensors or "
-                      "safetensors");
+                      "an object with world_size, src, dst, layouts, tensors or safetensors, and "
+                      "maybe boxes and dst_tensors");
     }
+    file->has_boxes = member(all, "boxes") || member(all, "dst_tensors");
+    file->reduced = file->reduce && !file->has_boxes;
+    file->key = "world_size";
     if (!read_whole(&world, member(all, "world_size"), 1, LIERNE_MAX_RANKS)) {
         return reject(file, "world_size", "a number from 1 to 16777216");
     }
     file->world = (int)world;
     for (int side = 0; side < 2 && status < 0; side++) {
+        file->key = sides[side];
         status = read_grid(file, member(all, sides[side]), side);
     }
     return status < 0 ? read_lists(file, all) : status;
@@ -371,25 +418,29 @@ static int read_object(set_file *file, const cJSON *all) {
 
 int set_file_read(set_file *file, const char *path, char **argv) {
     const import_world world = {.argv = argv};
-    *file = (set_file){.path = path, .argv = argv, .reduce = file->reduce};
+    *file = (set_file){.path = path, .argv = argv, .index = -1, .reduce = file->reduce};
     char *text = import_read(&world, path);
     if (!text) {
         return TOOL_USAGE;
     }
+    file->text = text;
     cJSON *all = cJSON_ParseWithOpts(text, NULL, 1);
     int status = all ? read_object(file, all) : reject(file, "it", "valid JSON");
+    file->text = NULL;
     cJSON_Delete(all);
     free(text);
     return status;
 }
 
 void set_file_close(set_file *file) {
-    for (int64_t i = 0; i < file->n; i++) {
-        lierne_layout_destroy(file->at[i].layouts[0]);
-        lierne_layout_destroy(file->at[i].layouts[1]);
-    }
     for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < file->lists[side].n; i++) {
+            free(file->lists[side].at[i].name);
+            lierne_layout_destroy(file->lists[side].at[i].layouts[0]);
+            lierne_layout_destroy(file->lists[side].at[i].layouts[1]);
+        }
         lierne_grid_destroy(file->grids[side]);
+        free(file->lists[side].at);
     }
-    free(file->at);
+    free(file->boxes);
 }

@@ -113,7 +113,7 @@ long|1|long.safetensors: is no safetensors file
 absent|2|cannot read none
 no_list|1|set.json must be a list of tensors
 no_file|2|cannot read nowhere.json
-key|1|key.json: it must be an object with world_size, src, dst
+key|1|key.json:1:1: it must be an object with world_size, src, dst
 world|1|world_size must be a number from 1
 dims|1|src must be of at most 16 dims, each with its size
 beyond|1|dst:
@@ -126,6 +126,101 @@ none|1|tensors and safetensors must be lists with a tensor at least
 names|1|layouts must be a list of objects with names
 text|1|it must be valid JSON
 END
+
+# Boxes: q, k and v into an interleaved tensor by 2 groups, a transposed one, an expert of two, and an embedding that is
+# stored twice. 8 columns: q has 4 heads of 2 rows, k and v 2.
+python3 - <<'STOP'
+import json
+s = {"world_size": 6, "src": {"dims": {"fsdp": 4}}, "dst": {"dims": {"tp": 2}, "rank_offset": 4},
+     "tensors": [{"name": n, "dtype": "bf16", "shape": shape} for n, shape in
+                 [("q", [8, 8]), ("k", [4, 8]), ("v", [4, 8]), ("down", [8, 6]), ("e0", [4, 8]), ("e1", [4, 8])]] +
+                [{"name": "norm", "dtype": "f32", "shape": [8]}],
+     "dst_tensors": [{"name": "qkv", "dtype": "bf16", "shape": [16, 8]}, {"name": "turned", "dtype": "bf16", "shape": [6, 8]},
+                     {"name": "experts", "dtype": "bf16", "shape": [2, 4, 8]}, {"name": "norm", "dtype": "f32", "shape": [8]}],
+     "layouts": [{"names": "norm"}, {"names": "*", "src": {"fsdp": 0}, "dst": {"tp": 0}}],
+     "boxes": [{"src": n, "dst": "qkv", "src_start": [g * rows, 0], "dst_start": [8 * g + at, 0], "sizes": [rows, 8]}
+               for g in range(2) for n, rows, at in (("q", 4, 0), ("k", 2, 4), ("v", 2, 6))] +
+              [{"src": "down", "dst": "turned", "axes": [1, 0]}] +
+              [{"src": f"e{e}", "dst": "experts", "dst_start": [e, 0, 0], "sizes": [1, 4, 8], "axes": [-1, 0, 1]} for e in range(2)] +
+              [{"src": "norm", "dst": "norm"}]}
+json.dump(s, open("boxes.json", "w"))
+tied = json.loads(json.dumps(s))
+tied["dst_tensors"].append({"name": "tied", "dtype": "f32", "shape": [8]})
+tied["boxes"].append({"src": "norm", "dst": "tied"})
+json.dump(tied, open("tied.json", "w"))
+unused = json.loads(json.dumps(s))
+unused["tensors"] += [{"name": "rope", "dtype": "bf16", "shape": [4, 4]}, {"name": "count", "dtype": "i64", "shape": [4]}]
+json.dump(unused, open("unused.json", "w"))
+bad = {"twice": lambda b: b.append({"src": "norm", "dst": "norm"}), "uncovered": lambda b: b.pop(8),
+       "outside": lambda b: b[1].update(src_start=[3, 0]), "unknown": lambda b: b[2].update(src="w"),
+       "dst_unknown": lambda b: b[2].update(dst="q"), "mixed": lambda b: b[9].update(src="q"),
+       "box_key": lambda b: b[0].update(size=[1]), "sizes": lambda b: b[0].update(sizes=[1]),
+       "axes": lambda b: b[6].update(axes=[1, 1]), "no_axes": lambda b: b[7].pop("axes"),
+       "start": lambda b: b[0].update(dst_start=[-1, 0])}
+for name, change in bad.items():
+    wrong = json.loads(json.dumps(s))
+    change(wrong["boxes"])
+    json.dump(wrong, open(name + ".json", "w"), indent=1)
+for name, keys in {"no_boxes": ["boxes"], "no_dst": ["dst_tensors"]}.items():
+    json.dump({k: v for k, v in s.items() if k not in keys}, open(name + ".json", "w"))
+STOP
+ends "boxes" 0 "$lierne" plan --set boxes.json --format json
+python3 - <<'STOP'
+import json
+got = json.load(open("out"))
+# Every element goes to one rank, but norm, which each engine rank gets from one of 4.
+assert got["tensors"] == 4 and got["bytes"] == 2 * (128 + 48 + 64) + 32, got
+assert got["everything"]["sent_bytes"] == 2 * (128 + 48 + 64) + 2 * 32, got
+STOP
+verdict $? "bytes of boxes"
+ends "simulated boxes" 0 "$lierne" simulate --set boxes.json --format json
+python3 -c 'import json; g = json.load(open("out")); n = 128 + 48 + 64
+assert g == {"world": 6, "tensors": 4, "forward": {"checked": n + 2 * 8, "wrong": 0}, "adjoint": {"checked": n + 4 * 8, "wrong": 0}}, g'
+verdict $? "every element of boxes, and back: $(cat out)"
+ends "a tensor twice" 0 "$lierne" simulate --set tied.json
+grep -q '^forward  264 elements checked, 0 wrong' out && grep -q '^adjoint  240 elements checked, 0 wrong' out &&
+    grep -q '^  a dtype whose boxes share an element of a source has no adjoint' out
+verdict $? "a tensor twice: $(cat out)"
+ends "a tensor twice, as JSON" 0 "$lierne" simulate --set tied.json --format json
+grep -q '"shared": true' out
+verdict $? "a tensor twice, as JSON: $(cat out)"
+ends "a tensor in no box" 0 "$lierne" simulate --set unused.json
+grep -q '^adjoint  288 elements checked, 0 wrong' out
+verdict $? "a tensor in no box: $(cat out)"
+# The line and column of each box are those of its brace in the text.
+while IFS='|' read -r file box words; do
+    ends "$file" 1 "$lierne" plan --set "$file.json"
+    place=$(python3 - "$file.json" "$box" <<'STOP'
+import json, re, sys
+text, box = open(sys.argv[1]).read(), int(sys.argv[2])
+at = text.index('"boxes": ') + len('"boxes": ')
+for _ in range(box + 1):
+    at = text.index("{", at + 1)
+print(f"{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}")
+STOP
+    )
+    grep -qF -- "$file.json:$place: " err && grep -qF -- "$words" err
+    verdict $? "$file: '$file.json:$place: ... $words' is not in: $(cat err)"
+done <<'STOP'
+twice|10|'norm': [0:8] is in boxes[9] and boxes[10]
+outside|1|boxes[1]: on axis 0 of 'k' 2 indices from 3 on
+unknown|2|boxes[2].src is 'w', must be the name of a tensor of tensors
+dst_unknown|2|boxes[2].dst is 'q', must be the name of a tensor of dst_tensors
+mixed|9|boxes[9]: 'q' is bf16, 'norm' is f32
+box_key|0|boxes[0] must be an object with src, dst
+sizes|0|boxes[0].sizes must be a list of 2 numbers
+axes|6|axis 1 of 'turned' is axis 1 of 'down'
+no_axes|7|boxes[7] has no axes; 'e0' has 2, 'experts' has 3
+start|0|boxes[0].dst_start must be a list of 2 numbers of at least 0
+STOP
+ends "uncovered" 1 "$lierne" plan --set uncovered.json
+grep -q "uncovered.json:[0-9]*:[0-9]*: 'experts': \[1:2, 0:4, 0:8\] is in no box" err
+verdict $? "uncovered: $(cat err)"
+for file in no_boxes no_dst; do
+    ends "$file" 1 "$lierne" plan --set $file.json
+    grep -q "boxes must be a list, and dst_tensors list a tensor at least" err
+    verdict $? "$file: $(cat err)"
+done
 ends "no number" 2 "$lierne" plan --set set.json --changed 2x
 ends "too many changes" 2 "$lierne" plan --set set.json --changed 101
 ends "changes without a set" 2 "$lierne" plan --src tp2 --dst tp2 --tensor b2,h2 --dtype f32 --changed 1
