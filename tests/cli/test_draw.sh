@@ -225,6 +225,14 @@ has "another format" "$work/err" "--format is 'png', must be svg, dot or text"
 ends "a file with errors" 1 mesh grids/bad/size-zero.json
 ends help 0 --help
 has help "$work/out" "Usage: lierne draw PICTURE FILE"
+# A sample has one colour on both sides, on every cp rank of the destination; an adjoint says what it adds.
+for file in rows-8 rows-8-adjoint; do
+    got=$(grep -oE 'height="18" fill="#[0-9a-f]{6}"' docs/pictures/$file.svg | sort | uniq -c | awk '{ print $1 }' | xargs)
+    [ "$got" = "3 3 3 3 3 3 3 3" ]
+    verdict $? "$file has each of 8 samples at the source and on 2 cp ranks: $got"
+done
+[ "$(grep -c '>the sum of cp 0 and 1<' docs/pictures/rows-8-adjoint.svg)" = 4 ] && ! grep -q 'of cp' docs/pictures/rows-8.svg
+verdict $? "the adjoint adds over cp, and the forward does not"
 # Arrows begin at the right edge of their boxes; pictures have colours for dark schemes; two timelines on one axis.
 [ "$(grep -c '<path d="M216 [0-9]*H' docs/pictures/rows-8.svg)" = 8 ] && [ "$(grep -c 'x="16" .* width="200"' docs/pictures/rows-8.svg)" = 4 ]
 verdict $? "arrows begin at their boxes: $(grep '<path d="M' docs/pictures/rows-8.svg | head -n 1)"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BOX = 200, LABEL = 150, WAY = 190, SLOT = 20, GAP = 12, LINE = 16 };
+enum { BOX = 200, LABEL = 150, WAY = 190, SLOT = 20, GAP = 12, LINE = 16, CELL = 18 };
 enum { ABOVE = 4, BELOW = 4 }; /* a label and its arrow, from the middle of their line */
 
 const char *flow_label(char text[FLOW_LABEL], const flow_arrow *arrow) {
@@ -40,19 +40,44 @@ static int lines_of(const flow_box *box) {
     return lines;
 }
 
+static int cells_of(const flow_box *box) {
+    return box->ncells > 0 ? CELL * box->nrows + GAP : 0;
+}
+
 static int height_of(const flow *f, int side, int box) {
-    int slots = SLOT * slots_of(f, side, box), lines = LINE * lines_of(&f->box[side][box]);
-    return GAP + (slots > lines ? slots : lines);
+    const flow_box *b = &f->box[side][box];
+    int slots = SLOT * slots_of(f, side, box), content = LINE * lines_of(b) + cells_of(b);
+    return GAP + (slots > content ? slots : content);
+}
+
+/* One column per sample, one row per cp rank. */
+static void draw_cells(const flow_box *b, svg *s, int x, int y) {
+    int label = b->nrows > 1 ? 36 : 0, width = (BOX - 2 * GAP - label) / b->ncells;
+    for (int row = 0; row < b->nrows; row++) {
+        if (label) {
+            svg_style style = {SVG_SMALL, SVG_LEFT, SVG_INK};
+            svg_write(s, x + GAP, y + CELL * row + CELL / 2, style, "cp %d", row);
+        }
+        for (int c = 0; c < b->ncells; c++) {
+            svg_box at = {x + GAP + label + width * c, y + CELL * row, width, CELL};
+            svg_rect(s, at, b->cell[c], SVG_GREY);
+            svg_write(s, at.x + width / 2, at.y + CELL / 2,
+                      (svg_style){SVG_SMALL, SVG_MIDDLE, SVG_INK}, "%" PRId64, b->first + c);
+        }
+    }
 }
 
 static int draw_box(const flow *f, svg *s, int side, int box, int x, int y) {
     const flow_box *b = &f->box[side][box];
-    int height = height_of(f, side, box), lines = lines_of(b);
+    int height = height_of(f, side, box), lines = lines_of(b), cells = cells_of(b);
     svg_rect(s, (svg_box){x, y, BOX, height}, b->color, SVG_GREY);
     for (int l = 0; l < lines; l++) {
         svg_style style = {l ? SVG_SMALL : SVG_TEXT, SVG_MIDDLE, SVG_INK};
-        svg_write(s, x + BOX / 2, y + height / 2 + (2 * l - lines + 1) * 8, style, "%s",
+        svg_write(s, x + BOX / 2, y + (height - cells) / 2 + (2 * l - lines + 1) * 8, style, "%s",
                   b->line[l]);
+    }
+    if (cells > 0) {
+        draw_cells(b, s, x, y + (height - cells + LINE * lines) / 2 + 2);
     }
     return y + height + GAP;
 }

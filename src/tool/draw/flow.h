@@ -5,7 +5,7 @@
 
 #include "draw.h"
 
-enum { FLOW_MOST = 10, FLOW_LINES = 3, FLOW_LINE = 80 };
+enum { FLOW_MOST = 10, FLOW_LINES = 4, FLOW_LINE = 80, FLOW_CELLS = 8 };
 
 /* Of one box to another one. */
 typedef struct flow_arrow {
@@ -17,6 +17,10 @@ typedef struct flow_arrow {
 typedef struct flow_box {
     char line[FLOW_LINES][FLOW_LINE]; /* untrusted text; "" is not written */
     int color;
+    /* Its samples as cells, a row of them for each cp rank; none where they are too many. */
+    int cell[FLOW_CELLS]; /* colours */
+    int64_t first;        /* number of the first sample */
+    int ncells, nrows;
 } flow_box;
 
 typedef struct flow {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { SHOWN = FLOW_MOST - 2 }; /* dp ranks; the rest, and ranks of none, are a box each */
+enum { COLORS = 32 };           /* samples that their colours tell apart */
 
 /* How the dp ranks of one side become boxes. */
 typedef struct column {
@@ -67,10 +68,39 @@ static void name_ranks(const members *m, char line[FLOW_LINE]) {
     }
 }
 
+/* The samples of a box, on each of its cp ranks; of a gradient also how these make one. */
+static void fill_cells(const draw_task *task, const column *c, flow_box *box, int64_t start,
+                       int64_t length, int rank) {
+    const lierne_bridge_spec *spec = &task->bridge.spec;
+    place_axes axes = place_axes_of(spec);
+    int64_t all = axes.size[axes.batch];
+    box->color = draw_sample_color(start, start + length, all);
+    if (length > 0 && length <= FLOW_CELLS && all <= COLORS) {
+        box->first = start;
+        box->ncells = (int)length;
+        box->color = SVG_GROUND;
+        box->nrows = c->where == PLACE_DESTINATION ? place_of(spec, c->where, false, rank).ncp : 1;
+    }
+    for (int64_t i = 0; i < box->ncells; i++) {
+        box->cell[i] = draw_sample_color(start + i, start + i + 1, all);
+    }
+}
+
+/* What a source's box does with the gradients of the cp ranks, if there are several. */
+static void name_sum(const draw_task *task, const column *c, flow_box *box) {
+    const draw_side *dst = &task->sides[PLACE_DESTINATION];
+    int ncp = lierne_grid_find_dim_size(dst->grid, dst->view, "cp");
+    if (task->direction != LIERNE_DIRECTION_ADJOINT || c->where == PLACE_DESTINATION || ncp < 2) {
+        return;
+    }
+    bool summed = task->bridge.spec.gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL;
+    snprintf(box->line[3], FLOW_LINE, "%s of cp 0 %s %d", summed ? "the sum" : "rows",
+             ncp == 2 ? "and" : "to", ncp - 1);
+}
+
 static void name_box(const draw_task *task, const column *c, flow_box *box, int dp,
                      const members *m) {
     int64_t start, length;
-    place_axes axes = place_axes_of(&task->bridge.spec);
     place_range(&task->bridge.spec, c->where, m->first, &start, &length);
     snprintf(box->line[0], FLOW_LINE, "%.18s dp %d", c->side->name, dp);
     if (length > 1) {
@@ -82,7 +112,8 @@ static void name_box(const draw_task *task, const column *c, flow_box *box, int 
         snprintf(box->line[1], FLOW_LINE, "no samples");
     }
     name_ranks(m, box->line[2]);
-    box->color = draw_sample_color(start, start + length, axes.size[axes.batch]);
+    name_sum(task, c, box);
+    fill_cells(task, c, box, start, length, m->first);
 }
 
 static int box_of(const draw_task *task, column *c, flow *f, int at, int rank) {
@@ -140,10 +171,10 @@ void draw_rows(const draw_task *task, svg *s) {
     flow f = {0};
     fill_flow(task, &f);
     int y = draw_head(task, s, "Who sends which samples");
-    svg_write(s, 16, y, (svg_style){SVG_SMALL, SVG_LEFT, SVG_GREY},
-              "A box is a dp rank, coloured by its samples. Blue: bytes that its ranks send; "
-              "dashed: stays "
-              "on the rank.");
+    svg_write(
+        s, 16, y, (svg_style){SVG_SMALL, SVG_LEFT, SVG_GREY},
+        "A box is a dp rank, a colour a sample. Blue: bytes that its ranks send; dashed: stays "
+        "on the rank.");
     flow_draw(&f, s, 16, y + 20);
 }
 
