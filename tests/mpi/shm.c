@@ -210,28 +210,20 @@ static void goes(const rows *r, bool window, const char *way, int messages) {
 static void every_way(void) {
     static const rows one = {.n = 1, .width = 3}, short_block = {.n = 8, .width = 32},
                       block = {.n = 300, .width = 64}, long_block = {.n = 3000, .width = 400},
-                      long_rows = {.n = 600, .width = 64, .reversed = true},
-                      far_rows = {.n = 300, .width = 64, .reversed = true},
+                      long_rows = {.n = 300, .width = 64, .reversed = true},
                       many_rows = {.n = 3000, .width = 400, .reversed = true},
                       narrow = {.n = 1500, .width = 9, .reversed = true},
                       two_ranks = {.n = 700, .width = 64, .both = true},
                       wide_and_short = {.n = 20, .width = 16, .reversed = true};
     static const rows over_a_kib = {.n = 8, .width = 33};
-    const rows *packed[] = {&one, &short_block, &over_a_kib};
+    const rows *packed[] = {&one, &short_block, &over_a_kib, &wide_and_short};
     const rows *whole[] = {&block, &long_block, &long_rows, &many_rows};
     const char *far = refuse_pull ? " in pieces" : " pulled";
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         goes(packed[i], false, " packed", 4);
         goes(packed[i], true, i < 2 ? " packed" : " messages in place",
              4); /* up to 1 KiB: packed */
     }
-    /* Forward packs rows that lie apart, up to 128 KiB; the adjoint sends one block. */
-    goes(&wide_and_short, false, " packed", 4);
-    goes(&wide_and_short, true, " messages in place", 2);
-    goes(&far_rows, false, " packed", 2);
-    goes(&far_rows, false, far, 2);
-    goes(&far_rows, true, " packed", 2);
-    goes(&far_rows, true, " messages in place", 2);
     /* Pulling pays for every run: forward, rows of 256 bytes go in pieces. */
     goes(&long_rows, false, " in pieces", refuse_pull ? 4 : 2);
     for (int i = 0; i < 4; i++) {

@@ -10,9 +10,10 @@
  * when the receiver has read it. */
 #define LIERNE_SHORT_BYTES (1 << 10)
 #define LIERNE_LEAST_RUN   64 /* bytes: shorter runs are packed in any message */
-/* Runs shorter than half a page, which hardware hardly prefetches from another core, are packed in
- * messages up to so many bytes. */
-#define LIERNE_FAR_RUN   (2 << 10)
+/* Shorter runs that begin so far from each other, on average, are packed in messages up to so many
+ * bytes: hardware, which prefetches within a page, hardly fetches them from another core. */
+#define LIERNE_FAR_RUN   (1 << 10)
+#define LIERNE_FAR_APART (2 << 10)
 #define LIERNE_FAR_BYTES (128 << 10)
 /* Bytes: the system looks up the page of every run that is pulled, so shorter ones go in pieces. */
 #define LIERNE_LEAST_PULL  (1 << 10)
@@ -45,9 +46,10 @@ typedef struct lierne_own_line {
     size_t slot_bytes;
 } lierne_own_line;
 
-/* A message has two lines that take turns. A send that is packed is complete at once: the next call
- * packs into the other slot, and only the one after it may have to wait for the receiver. Other
- * sends are complete when they are taken, so both lines have one slot. */
+/* A message has two lines. A send that is packed is complete at once: the next call may pack into
+ * the other slot, and only the one after it may have to wait for the receiver. Other sends are
+ * complete when they are taken, so both lines have one slot. Lines of short messages take turns; a
+ * longer one is in the first line if that is free, whose slot may still be in the cache. */
 #define LIERNE_LINES 2
 
 /* The bytes that the blocks of a part span, from its base on. */

@@ -4,6 +4,20 @@
 
 #include <string.h>
 
+/* Whether runs of so many bytes lie far apart. */
+static bool lies_apart(const lierne_part *parts, size_t nparts, size_t run, size_t bytes) {
+    size_t spanned = 0;
+    for (size_t i = 0; i < nparts; i++) {
+        for (size_t b = 0; b < parts[i].nblocks; b++) {
+            int64_t first = 0, end = 0;
+            lierne_block_extend(&parts[i].blocks[b], &first, &end);
+            spanned += (size_t)(end - first) * parts[i].size;
+        }
+    }
+    return run < LIERNE_FAR_RUN && bytes <= LIERNE_FAR_BYTES &&
+           spanned / LIERNE_FAR_APART >= bytes / run;
+}
+
 void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const lierne_part *parts) {
     size_t bytes = 0, run = lierne_parts_stretch(parts, m->nparts);
     for (size_t i = 0; i < m->nparts; i++) {
@@ -11,8 +25,8 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
         bytes += (lierne_parts_bytes(&parts[i], 1) + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE *
                  LIERNE_CACHE_LINE;
     }
-    size_t least = m->bytes <= LIERNE_FAR_BYTES ? LIERNE_FAR_RUN : LIERNE_LEAST_RUN;
-    m->scattered = run < least && run < m->bytes;
+    m->scattered =
+        run < m->bytes && (run < LIERNE_LEAST_RUN || lies_apart(parts, m->nparts, run, m->bytes));
     m->pulled = shm->pulls && run >= LIERNE_LEAST_PULL;
     m->nlines = m->varies ? 1 : LIERNE_LINES;
     m->slot_bytes = m->varies ? (shm->pulls ? LIERNE_SLOT_BYTES : 2 * LIERNE_PIECE_BYTES)
@@ -90,6 +104,9 @@ static bool is_free(lierne_line *line) {
 }
 
 bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m) {
+    if (m->bytes > LIERNE_SHORT_BYTES && m->nlines > 1) {
+        m->turn = !is_free(m->mine[0].at.line);
+    }
     lierne_line *line = m->mine[m->turn].at.line;
     m->started = is_free(line);
     if (!m->started) {

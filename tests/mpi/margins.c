@@ -1,0 +1,98 @@
+/* Margins whose rows lie apart go packed over shared memory, so that a rank's calls end although
+ * those that need its elements have not called yet: ranks call twice, one rank after the other. */
+#include "mpi/common.h"
+
+#include "lierne/redistribute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 256, COLUMNS = 640, WIDTH = 32, CALLS = 2 };
+
+typedef struct field {
+    lierne_context *context;
+    lierne_plan *plan;
+    int64_t columns; /* of this rank's buffer: its margin, then its part */
+    float *at;
+} field;
+
+static lierne_layout *extended(const lierne_grid *grid) {
+    const int64_t shape[] = {ROWS, COLUMNS * test_world};
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1};
+    const lierne_dense_halo halo = {.axis = 1, .lo = WIDTH};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_F32,
+                                     .placements = &cut,
+                                     .nhalos = 1,
+                                     .halos = &halo};
+    lierne_layout *layout;
+    CHECK_OK(lierne_layout_create(&layout, &spec));
+    return layout;
+}
+
+static field open_field(void) {
+    static const char *const name = "x";
+    const int64_t size = test_world;
+    const lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 1, .names = &name, .sizes = &size, .world_size = test_world};
+    field f = {.context = test_context(PATIENT), .columns = COLUMNS + (test_rank ? WIDTH : 0)};
+    lierne_grid *grid;
+    CHECK_OK(lierne_grid_create(&grid, &spec));
+    lierne_layout *layout = extended(grid);
+    const lierne_redistribute_spec moves = {.size = sizeof moves, .src = layout, .dst = layout};
+    CHECK_OK(lierne_plan_create_redistribute(&f.plan, f.context, &moves));
+    CHECK_OK(
+        lierne_context_alloc((void **)&f.at, f.context, (size_t)(ROWS * f.columns) * sizeof *f.at));
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(grid);
+    return f;
+}
+
+static void close_field(field *f) {
+    CHECK_OK(lierne_context_dealloc(f->context, f->at));
+    CHECK_OK(lierne_plan_destroy(f->plan));
+    CHECK_OK(lierne_context_destroy(f->context));
+}
+
+/* The element of this rank's column; those of the margin are below 0. */
+static float value(int call, int64_t row, int64_t column) {
+    return (float)(call * ROWS * 7 + row * 7 + (test_rank * COLUMNS + column) % 5003);
+}
+
+static float *element(const field *f, int64_t row, int64_t column) {
+    return &f->at[row * f->columns + f->columns - COLUMNS + column];
+}
+
+/* What the rank sent before it wrote to its part again must arrive. */
+static void call_once(const field *f, int call) {
+    long wrong = 0;
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+        *element(f, i / COLUMNS, i % COLUMNS) = value(call, i / COLUMNS, i % COLUMNS);
+    }
+    CHECK_OK(lierne_plan_forward(f->plan, f->at, f->at, NULL));
+    for (int64_t i = 0; i < ROWS * f->columns; i++) {
+        int64_t row = i / f->columns, column = i % f->columns - (f->columns - COLUMNS);
+        wrong += *element(f, row, column) != value(call, row, column);
+    }
+    CHECK(wrong == 0, "call %d: %ld wrong", call, wrong);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    size_t before = lierne_mem_live();
+    field f = open_field();
+    for (int rank = 0; rank < test_world; rank++) {
+        for (int call = 0; call < CALLS && rank == test_rank; call++) {
+            call_once(&f, call);
+        }
+        if (test_over_shm()) {
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+    }
+    close_field(&f);
+    CHECK(lierne_mem_live() == before, "leaked");
+    return test_finish();
+}
