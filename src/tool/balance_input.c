@@ -58,7 +58,7 @@ static int read_lines(balance_table *t, char **argv, const char *path, const cha
     for (int64_t number = 1; *text; number++) {
         const char *line = text + strspn(text, " \t\r");
         int64_t numbers[COLUMNS];
-        bool heading = number == 1 && *line && !strchr("-0123456789#\n", *line);
+        bool heading = number == 1 && *line && !strchr("+-.0123456789#\n", *line);
         int n = *line == '#' || heading ? 0 : read_numbers(numbers, line);
         if (n < 0 || n == 1 || (n > 1 && numbers[0] >= LIERNE_MAX_RANKS)) {
             tool_say(argv, "%s:%lld: must be a rank below %d, a cost and maybe rows, at least 0",
@@ -234,12 +234,15 @@ static int read_json(balance_table *t, char **argv, const char *path, const char
     return status;
 }
 
+/* Spreadsheets begin their files with a byte order mark, which is part of no line. */
 int balance_read(balance_table *t, char **argv, const char *path) {
+    static const char mark[] = "\xef\xbb\xbf";
     const import_world world = {.argv = argv};
     char *text = import_read(&world, path);
+    const char *from = text && strncmp(text, mark, strlen(mark)) == 0 ? text + strlen(mark) : text;
     int status = !text            ? TOOL_USAGE
-                 : text[0] == '{' ? read_json(t, argv, path, text)
-                                  : read_lines(t, argv, path, text);
+                 : from[0] == '{' ? read_json(t, argv, path, from)
+                                  : read_lines(t, argv, path, from);
     free(text);
     return status;
 }

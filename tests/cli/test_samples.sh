@@ -141,6 +141,10 @@ json 2 "of as many items each" '{"home_items": [1, 1], "cost": [5]}'
 json 2 "of as many items each" '{"home_items": [1], "cost": [5], "rows": [1, 2]}'
 json 2 "of as many items each" '{"home_items": [1, 0, 2], "cost": [5]}'
 json 2 "has an item of rank 1, and there are 1 ranks" '{"ranks": 1, "home_items": [0, 1], "cost": [5]}'
+printf '\357\273\2770,5\n1,4\n' >"$work/marked"
+simulate "2 items on 2 ranks, 9 rows" "$work/marked"
+printf '.5,5\n' >"$work/fraction"
+rejects "a fraction in the first line" 2 "fraction:1: must be a rank" "$work/fraction"
 : >"$work/empty"
 simulate "0 items on 1 ranks, 0 rows" "$work/empty"
 "$lierne" balance "$work/empty" >"$work/out" && [ "$(wc -l <"$work/out")" = 5 ]

@@ -150,6 +150,10 @@ class Rows(unittest.TestCase):
             lierne.Assignment([1, 2], [1, 1], nodes=[0])
         with self.assertRaisesRegex(ValueError, "mode is 'best', must be one of shed"):
             lierne.Assignment([1, 2], [1, 1], mode="best")
+        with self.assertRaisesRegex(TypeError, "counts has elements of type float64, not int64"):
+            lierne.Assignment([1, 2], [1.5, 0.5])
+        with self.assertRaisesRegex(ValueError, r"costs has shape \(\), must be \[items\] or \[items, costs\]"):
+            lierne.Assignment(3, [1])
         two = lierne.Assignment([[9, 1], [9, 5]], [2, 0], rows=[3, 2, 1], segments=[2, 1], cost=1, tolerance=0)
         self.assertEqual((two.ranks.tolist(), two.report["max_load"]), ([0, 1], 5))
 

@@ -257,6 +257,8 @@ def verl_lengths():
     for same_lengths in torch.tensor(lengths), [float(n) for n in lengths], np.array(lengths, np.int32):
         assert get_seqlen_balanced_partitions(same_lengths, k_partitions=2, equal_size=True) == parts
     assert karmarkar_karp(seqlen_list=lengths, k_partitions=2, equal_size=True) == parts
+    long = [calculate_workload(n << 17) for n in lengths]  # more than 2^31 of a sequence
+    assert get_seqlen_balanced_partitions(long, 2, False) == [[1, 2], [0, 3, 4, 5]]
     for bad in 1.5, float("inf"), float("nan"):
         raises(TypeError, "seqlen_list[1] is", lambda: get_seqlen_balanced_partitions([1., bad], 2, False))
     logged = log_seqlen_unbalance([5], [[0], []], "one")

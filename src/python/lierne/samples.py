@@ -17,7 +17,8 @@ import typing
 import numpy as np
 
 from lierne._arrays import dtype_number
-from lierne._library import Error, Spec, arguments, call, choice, copied, ffi, handle, lib, make, not_copied, sized
+from lierne._library import (Error, Spec, arguments, call, choice, copied, ffi, handle, lib, make, not_copied,
+                             numbers, sized)
 from lierne._types import Array, Buffer, Integers, Mode, Place, Report
 from lierne.plan import Coalesced, Plan
 
@@ -71,13 +72,12 @@ class Assignment:
         options = arguments(locals(), "costs", "counts", "rows", "segments", "mode")
         mode = choice("mode", mode, _MODES)
         items, nitems = _items(costs, 1, rows, segments)
-        counts = np.ascontiguousarray(counts, np.int64)
+        at, counts = numbers("int64_t", "counts", counts)
         for name, count in (("nodes", len(counts)), ("assignment", nitems)):
             sized(name, options.get(name), count)
         spec = Spec("lierne_balance_spec", mode=mode, **options)
         out = ffi.new("lierne_assignment **")
-        call(lib.lierne_assignment_create, out, items.at, ffi.cast("int64_t *", counts.ctypes.data),
-             len(counts), spec.at)
+        call(lib.lierne_assignment_create, out, items.at, at, len(counts), spec.at)
         made = ffi.gc(out[0], lib.lierne_assignment_destroy)
         self.ranks = copied(lib.lierne_assignment_get_ranks(made), nitems)
         self.loads = copied(lib.lierne_assignment_get_loads(made), len(counts))

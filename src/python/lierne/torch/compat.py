@@ -50,7 +50,8 @@ def get_seqlen_balanced_partitions(seqlen_list: typing.Sequence[int], k_partitio
     rejects. Fewer items than partitions leave some empty, which verl rejects, too."""
     lengths = _whole("seqlen_list", seqlen_list)
     counts = [len(lengths)] + [0] * (k_partitions - 1)
-    made = lierne.Assignment(lengths, counts, mode="kk", equal_items=bool(equal_size))
+    made = lierne.Assignment(lengths, counts, np.zeros(len(lengths), np.int64), mode="kk",  # no rows, of a workload
+                             equal_items=bool(equal_size))
     partitions = [[] for _ in range(k_partitions)]
     for item, part in enumerate(made.ranks.tolist()):
         partitions[part].append(item)
