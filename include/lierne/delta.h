@@ -17,7 +17,12 @@
  *
  * Versions. Calls count from 1. A rank that does not have the last version (a call failed, or
  * lierne_delta_invalidate said so) gets all of its part, the others get changes: every call begins
- * with an all-gather of two numbers per rank, which says who has what. */
+ * with an all-gather of two numbers per rank, which says who has what.
+ *
+ * Device memory. In a context for device memory or streams, or with a transport without match ids,
+ * what is sent and received is staged in memory of the host, which compares and encodes it, and
+ * control messages carry it. Calls work on the stream of lierne_delta_set_stream, and wait until it
+ * has passed their work: begin for what came before on the stream, too. */
 #ifndef LIERNE_DELTA_H
 #define LIERNE_DELTA_H
 
@@ -44,23 +49,24 @@ typedef struct lierne_delta_report {
 /* Makes a delta of a plan's forward. Collective over the plan's context. The plan cannot be
  * destroyed or changed before the delta is; both may be used in turn. If any rank fails, every rank
  * gets the same error, and *out is NULL. Errors: INVALID (NULL, a plan whose segments change);
- * UNSUPPORTED (a forward that sums, takes more than one stage, or whose output ranks share; a
- * context for device memory or streams, and transports without match ids); BUSY (a request of the
- * plan is in flight); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves
- * one thread at a time. */
+ * UNSUPPORTED (a forward that sums, takes more than one stage, or whose output ranks share;
+ * streams without events); BUSY (a request of the plan is in flight); NO_MEMORY; TIMEOUT;
+ * PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan);
 
 /* Moves what changed since the last call. Collective over the context, blocking. in and out: as of
- * lierne_plan_forward, in host memory. Where a rank gives bad arguments, every rank gets an error,
+ * lierne_plan_forward. Where a rank gives bad arguments, every rank gets an error,
  * and nothing changes. Errors: INVALID (NULL, out also where the plan's may be; buffers that
- * overlap); MISMATCH (a message that is no encoding of this version: the output then means nothing,
+ * overlap); UNSUPPORTED (buffers of another memory kind; a stream that is captured, missing or not
+ * served); MISMATCH (a message that is no encoding of this version: the output then means nothing,
  * and the next call brings all of it; other ranks have theirs; or a header that cannot be, which
  * kills the context); the error that killed the context; TIMEOUT; PEER_FAILED; TRANSPORT. delta
  * NULL: INVALID on this rank alone. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_delta_forward(lierne_delta *delta, void *out, const void *in);
 
 /* The same in two parts, of which the second waits. begin tells who has what, finds the changes and
- * starts to send them: it waits for other ranks to begin, not for their messages. in is the
+ * starts to send them: it waits for other ranks to begin, not for their messages; where control
+ * messages carry these, for them and for the stream, too. in is the
  * caller's again when it returns; out is borrowed until lierne_delta_forward_end has returned,
  * which all ranks that have begun must call. One call is in flight at once. Errors: as
  * lierne_delta_forward; of begin also BUSY (a call is in flight; this rank started nothing and may
@@ -80,8 +86,14 @@ LIERNE_API lierne_status lierne_delta_invalidate(lierne_delta *delta);
  * call takes a little longer, because both inputs are hashed. previous is borrowed until the next
  * call begins, and is the caller's again when lierne_delta_forward or _begin has returned OK. A
  * rank that sends nothing may call it, too. Local, not collective: ranks need not agree. Errors:
- * INVALID (delta NULL); BUSY (a call is in flight). */
+ * INVALID (delta NULL); BUSY (a call is in flight); UNSUPPORTED (control messages carry the delta,
+ * see above). */
 LIERNE_API lierne_status lierne_delta_set_previous(lierne_delta *delta, const void *previous);
+
+/* The stream of the next calls, as of lierne_plan_forward; NULL, as it is at first: none. Local,
+ * not collective. Errors: INVALID (delta NULL); BUSY (a call is in flight). What a stream cannot do
+ * is the error of the next call. */
+LIERNE_API lierne_status lierne_delta_set_stream(lierne_delta *delta, void *stream);
 
 /* Local. Errors: INVALID (NULL, report->size). */
 LIERNE_API lierne_status lierne_delta_get_report(lierne_delta_report *report,

@@ -95,6 +95,7 @@ run threads 300 "$emulated/tests/gpu/threads"
 run virtual 300 "$emulated/tests/gpu/virtual"
 run replays 300 "$emulated/tests/gpu/replays" 300
 run "captures on 2 ranks" 300 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/ranks/captures" 100
+run "deltas on 3 ranks" 100 "$build/tests/launched/launch" 3 "$emulated/tests/gpu/ranks/deltas"
 LIERNE_TEST_EXECUTOR=cuda run "a rank that does not call" 100 "$build/tests/launched/launch" 2 "$emulated/tests/gpu/ranks/hang"
 run "schedules on 8 ranks" 300 "$build/tests/launched/launch" 8 "$emulated/tests/gpu/ranks/schedule"
 run "a schedule that is not isolated" 300 "$build/tests/launched/launch" 4 "$emulated/tests/gpu/ranks/schedule" shut

@@ -6,6 +6,8 @@
 
 #include "unit/set_case.h"
 
+#include <stdbool.h>
+
 enum { DELTA_STEPS_RANKS = 8 }; /* at most */
 
 /* Of one rank. */
@@ -18,5 +20,9 @@ typedef struct delta_steps {
 
 /* Collective over the context. */
 void delta_steps_run(delta_steps *t, const set_case *set, lierne_context *context);
+
+/* lierne_delta_create; staged: control messages carry it, as in a context with streams. */
+lierne_status delta_create(lierne_delta **delta, lierne_plan *plan, lierne_context *context,
+                           bool staged);
 
 #endif

@@ -141,6 +141,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_delta_forward_end, NULL);
     BAD(lierne_delta_invalidate, NULL);
     BAD(lierne_delta_set_previous, NULL, NULL);
+    BAD(lierne_delta_set_stream, NULL, NULL);
     BAD(lierne_delta_get_report, NULL, NULL);
     BAD(lierne_layout_create_bridge, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
         &(lierne_layout *){NULL}, &bridge);

@@ -147,6 +147,114 @@ Test(delta, two_percent_of_a_tensor) {
     }
 }
 
+/* Tensors that are large enough for messages of their own, and one that is not. */
+enum { LARGE = 200000, SMALL = 30, SEVERAL = 2 * LARGE + SMALL };
+
+static lierne_plan *create_several(lierne_context *context) {
+    static const char *const names[] = {"one", NULL};
+    static const int64_t size = 1, shapes[3] = {LARGE, SMALL, LARGE};
+    const lierne_placement none = {.kind = LIERNE_PLACEMENT_REPLICATE};
+    lierne_layout *layouts[2][3];
+    lierne_plan *plan = NULL;
+    for (int side = 0; side < 2; side++) {
+        lierne_grid *grid = grid_named(names, &size, side, 2);
+        for (int t = 0; t < 3; t++) {
+            layouts[side][t] = layout_on(grid, LIERNE_DTYPE_BF16, 1, &shapes[t], &none);
+        }
+        lierne_grid_destroy(grid);
+    }
+    const lierne_set_spec spec = {.size = sizeof spec,
+                                  .ntensors = 3,
+                                  .src = (const lierne_layout *const *)layouts[0],
+                                  .dst = (const lierne_layout *const *)layouts[1]};
+    (void)lierne_plan_create_set(&plan, context, &spec);
+    for (int i = 0; i < 6; i++) {
+        lierne_layout_destroy(layouts[i / 3][i % 3]);
+    }
+    return plan;
+}
+
+static void run_several(lierne_context *context, void *shared) {
+    static uint16_t ins[2][SEVERAL], outs[2][SEVERAL];
+    int rank = lierne_context_get_rank(context);
+    uint16_t *in = ins[rank];
+    pair *p = &((pair *)shared)[rank];
+    for (int staged = 0; staged < 2; staged++) {
+        lierne_plan *plan = create_several(context);
+        lierne_delta *delta = NULL;
+        see(p, delta_create(&delta, plan, context, staged) == LIERNE_OK, "create");
+        see(p, !delta || rank == 1 || delta->sends.n > 1, "several messages");
+        for (int step = 0; step < 3; step++) {
+            for (int i = step; i < SEVERAL; i += 11) {
+                in[i] = (uint16_t)mix((uint64_t)(i + step + 1));
+            }
+            see(p, lierne_delta_forward(delta, outs[rank], in) == LIERNE_OK, "forward");
+            see(p, rank == 0 || memcmp(outs[1], in, sizeof ins[1]) == 0, "the output");
+        }
+        see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
+        see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
+    }
+}
+
+Test(delta, several_messages_to_a_rank) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_several, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* Margins that are filled in place: the input is the output. */
+static void run_in_place(lierne_context *context, void *shared) {
+    enum { EACH = 5, HELD = EACH + 2 };
+    static const char *const names[] = {"one", NULL};
+    static const int64_t size = 2, shape = 2 * EACH;
+    int rank = lierne_context_get_rank(context);
+    pair *p = &((pair *)shared)[rank];
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD};
+    const lierne_dense_halo halo = {.lo = 1, .hi = 1, .boundary = LIERNE_BOUNDARY_ZERO};
+    lierne_grid *grid = grid_named(names, &size, 0, 2);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 1,
+                                     .shape = &shape,
+                                     .dtype = LIERNE_DTYPE_F32,
+                                     .placements = &cut,
+                                     .nhalos = 1,
+                                     .halos = &halo};
+    lierne_layout *layout = NULL;
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    see(p, lierne_layout_create(&layout, &spec) == LIERNE_OK, "layout");
+    const lierne_redistribute_spec margins = {.size = sizeof margins, .src = layout, .dst = layout};
+    see(p, lierne_plan_create_redistribute(&plan, context, &margins) == LIERNE_OK, "plan");
+    see(p, lierne_delta_create(&delta, plan) == LIERNE_OK, "create");
+    for (int step = 0; step < 3; step++) {
+        float field[HELD];
+        for (int i = 0; i < HELD; i++) {
+            int at = rank * EACH + i - 1;
+            field[i] = i == 0 || i == HELD - 1 ? -1 : (float)(10 * at + step);
+        }
+        see(p, lierne_delta_forward(delta, field, field) == LIERNE_OK, "in place");
+        for (int i = 0; i < HELD; i++) {
+            int at = rank * EACH + i - 1;
+            see(p, field[i] == (at < 0 || at >= shape ? 0 : (float)(10 * at + step)), "a margin");
+        }
+    }
+    see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
+    see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(grid);
+}
+
+Test(delta, margins_in_place) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_in_place, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
 /* Elements of 16 bytes are compared in halves. */
 static void run_halves(lierne_context *context, void *shared) {
     pair *p = &((pair *)shared)[lierne_context_get_rank(context)];

@@ -16,13 +16,13 @@
 /* --- the object --------------------------------------------------------------------------- */
 
 static bool is_busy(const lierne_dependent *dependent) {
-    return ((const lierne_delta *)dependent)->request;
+    return ((const lierne_delta *)dependent)->busy;
 }
 
 static lierne_status check_idle(const lierne_delta *d) {
-    return d->request ? LIERNE_FAIL(LIERNE_ERR_BUSY, "rank %d: a call is in flight, must be ended",
-                                    d->context->rank)
-                      : LIERNE_OK;
+    return d->busy ? LIERNE_FAIL(LIERNE_ERR_BUSY, "rank %d: a call is in flight, must be ended",
+                                 d->context->rank)
+                   : LIERNE_OK;
 }
 
 static lierne_status free_delta(lierne_delta *d) {
@@ -61,6 +61,7 @@ lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan) {
     }
     d->context = context;
     d->of = plan;
+    d->control.used = !lierne_execution_stamps(context);
     status = lierne_plan_check_idle(plan);
     status = lierne_delta_create_plans(d, status == LIERNE_OK ? lierne_delta_open(d) : status);
     if (status != LIERNE_OK) {
@@ -96,8 +97,22 @@ lierne_status lierne_delta_set_previous(lierne_delta *delta, const void *previou
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
     LIERNE_TRY(check_idle(delta));
+    if (delta->control.used) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "rank %d: the context has memory of a device, streams or a transport "
+                           "without match ids",
+                           delta->context->rank);
+    }
     lierne_delta_keep_nothing(delta);
     delta->previous = previous;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_delta_set_stream(lierne_delta *delta, void *stream) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(delta, "delta"));
+    LIERNE_TRY(check_idle(delta));
+    delta->control.stream = stream;
     return LIERNE_OK;
 }
 
@@ -114,7 +129,9 @@ static lierne_status tell_versions(lierne_delta *d, lierne_status status) {
     const int64_t mine[LIERNE_DELTA_WORDS] = {d->held, (int64_t)status};
     char text[LIERNE_MESSAGE_SIZE];
     snprintf(text, sizeof text, "%s", lierne_error_text());
-    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_VERSIONS], d->said, mine, NULL));
+    LIERNE_TRY(d->control.used
+                   ? lierne_delta_tell_all(d, mine)
+                   : lierne_plan_forward(d->plans[LIERNE_DELTA_VERSIONS], d->said, mine, NULL));
     for (int i = 0; i < d->context->members.count; i++) {
         const int64_t *said = &d->said[LIERNE_DELTA_WORDS * i];
         lierne_status theirs = (lierne_status)said[LIERNE_DELTA_STATUS];
@@ -131,25 +148,6 @@ static lierne_status tell_versions(lierne_delta *d, lierne_status status) {
     return LIERNE_OK;
 }
 
-static lierne_status check_header(const lierne_delta *d, size_t m) {
-    const lierne_delta_half *h = &d->recvs;
-    const int64_t *header = &h->headers[LIERNE_DELTA_HEADER * m];
-    int64_t n = (h->first[m + 1] - h->first[m]) * (int64_t)d->per;
-    bool base =
-        header[LIERNE_DELTA_BASE] == LIERNE_DELTA_UNKNOWN || header[LIERNE_DELTA_BASE] == d->held;
-    if (header[LIERNE_DELTA_VERSION] == d->version && base && header[LIERNE_DELTA_ELEMENTS] == n &&
-        header[LIERNE_DELTA_BYTES] >= 0 && header[LIERNE_DELTA_BYTES] <= h->at[m + 1] - h->at[m]) {
-        return LIERNE_OK;
-    }
-    return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
-                       "rank %d: rank %d sends version %lld of %lld elements from version %lld on, "
-                       "in %lld bytes; version %lld of %lld from version %lld on was to come",
-                       d->context->rank, h->peers[m], (long long)header[LIERNE_DELTA_VERSION],
-                       (long long)header[LIERNE_DELTA_ELEMENTS],
-                       (long long)header[LIERNE_DELTA_BASE], (long long)header[LIERNE_DELTA_BYTES],
-                       (long long)d->version, (long long)n, (long long)d->held);
-}
-
 /* Ranks wait for messages of the lengths that they were told: a header that cannot be is the end.
  */
 static lierne_status begin_exchange(lierne_delta *d) {
@@ -159,7 +157,7 @@ static lierne_status begin_exchange(lierne_delta *d) {
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_HEADERS], d->recvs.headers,
                                    d->sends.headers, NULL));
     for (size_t m = 0; m < d->recvs.n; m++) {
-        lierne_status status = check_header(d, m);
+        lierne_status status = lierne_delta_check_header(d, m);
         if (status != LIERNE_OK) {
             return lierne_context_kill(d->context, status);
         }
@@ -177,6 +175,19 @@ static lierne_status begin_exchange(lierne_delta *d) {
                                      d->sends.bytes, NULL);
 }
 
+/* Where control messages carry them, what the stream reads is a copy: the packed elements are the
+ * next call's, too. */
+static lierne_status unpack(lierne_delta *d) {
+    const lierne_delta_half *h = &d->recvs;
+    lierne_plan *plan = d->plans[LIERNE_DELTA_UNPACKING];
+    if (!d->control.used) {
+        return lierne_plan_forward(plan, d->out, h->packed, NULL);
+    }
+    memcpy(d->control.arrived, h->packed, (size_t)h->first[h->n] * d->element * d->per);
+    LIERNE_TRY(lierne_plan_forward(plan, d->out, d->control.arrived, d->control.stream));
+    return lierne_delta_wait_stream(d);
+}
+
 /* The packed elements, from those of the version before. What a failure leaves has no version. */
 static lierne_status decode(lierne_delta *d) {
     const lierne_delta_half *h = &d->recvs;
@@ -192,9 +203,19 @@ static lierne_status decode(lierne_delta *d) {
                                          (unsigned char *)h->bytes + h->at[m],
                                          (size_t)header[LIERNE_DELTA_BYTES]));
     }
-    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_UNPACKING], d->out, h->packed, NULL));
+    LIERNE_TRY(unpack(d));
     d->held = d->version;
     return LIERNE_OK;
+}
+
+/* Where control messages carry what the host encodes. */
+static lierne_status send_staged(lierne_delta *d, void *out, const void *in) {
+    void *stream = d->control.stream;
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], d->control.staged, in, stream));
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, stream));
+    LIERNE_TRY(lierne_delta_wait_stream(d));
+    lierne_delta_encode(d, d->control.staged);
+    return lierne_delta_exchange_control(d);
 }
 
 static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
@@ -202,8 +223,11 @@ static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
     d->report = (lierne_delta_report){.version = d->version,
                                       .dense_bytes = d->report.dense_bytes,
                                       .memory_bytes = d->report.memory_bytes};
-    lierne_delta_encode(d, in);
     d->out = out;
+    if (d->control.used) {
+        return send_staged(d, out, in);
+    }
+    lierne_delta_encode(d, in);
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL));
     return begin_exchange(d);
 }
@@ -211,7 +235,9 @@ static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
 /* An output is needed also where the plan's would be an alias of the input. */
 static lierne_status check_buffers(const lierne_delta *d, const void *out, const void *in) {
     size_t bytes = lierne_plan_bytes(d->of, LIERNE_DIRECTION_FORWARD, LIERNE_BUFFER_OUT);
-    LIERNE_TRY(lierne_plan_check_buffers(d->of, LIERNE_DIRECTION_FORWARD, out, in, NULL));
+    LIERNE_TRY(lierne_delta_check_stream(d));
+    LIERNE_TRY(
+        lierne_plan_check_buffers(d->of, LIERNE_DIRECTION_FORWARD, out, in, d->control.stream));
     return out || bytes == 0
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL, must hold %zu bytes",
@@ -223,13 +249,16 @@ static lierne_status begin(lierne_delta *d, void *out, const void *in) {
     LIERNE_TRY(lierne_context_alive(d->context));
     LIERNE_TRY(check_idle(d));
     LIERNE_TRY(tell_versions(d, check_buffers(d, out, in)));
-    return send_changes(d, out, in);
+    LIERNE_TRY(send_changes(d, out, in));
+    d->busy = true;
+    return LIERNE_OK;
 }
 
 static lierne_status end(lierne_delta *d) {
     lierne_request *request = d->request;
     d->request = NULL;
-    LIERNE_TRY(lierne_request_end(request));
+    d->busy = false;
+    LIERNE_TRY(request ? lierne_request_end(request) : LIERNE_OK);
     return decode(d);
 }
 
@@ -247,7 +276,7 @@ lierne_status lierne_delta_forward_begin(lierne_delta *delta, void *out, const v
 lierne_status lierne_delta_forward_end(lierne_delta *delta) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
-    return delta->request ? end(delta)
-                          : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: no call is in flight",
-                                        delta->context->rank);
+    return delta->busy ? end(delta)
+                       : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: no call is in flight",
+                                     delta->context->rank);
 }

@@ -66,22 +66,11 @@ static void close_half(lierne_delta_half *h) {
     lierne_mem_free(h->bytes);
 }
 
-/* The host computes codes, and messages say from which ones they come. */
-static lierne_status check_context(const lierne_context *context) {
-    return lierne_execution_stamps(context)
-               ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                             "rank %d: the context has memory of a device, streams or a transport "
-                             "without match ids",
-                             context->rank);
-}
-
 /* Codes compare elements of at most 8 bytes. */
 lierne_status lierne_delta_open(lierne_delta *d) {
     const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
     const lierne_stage *stage = route->stages.count > 0 ? &route->stages.at[0] : NULL;
     size_t size = lierne_dtype_size(d->of->parts.dtype);
-    LIERNE_TRY(check_context(d->context));
     LIERNE_TRY(check_route(d->of, route));
     d->element = size < 8 ? size : 8;
     d->per = size / d->element;
@@ -95,10 +84,11 @@ lierne_status lierne_delta_open(lierne_delta *d) {
     d->report.memory_bytes = d->report.dense_bytes + d->recvs.first[d->recvs.n] * (int64_t)size +
                              2 * (d->sends.at[d->sends.n] + d->recvs.at[d->recvs.n]);
     d->kept = d->held = LIERNE_DELTA_UNKNOWN;
-    return LIERNE_OK;
+    return d->control.used ? lierne_delta_open_control(d) : LIERNE_OK;
 }
 
 void lierne_delta_close(lierne_delta *d) {
+    lierne_delta_close_control(d);
     close_half(&d->sends);
     close_half(&d->recvs);
     lierne_mem_free(d->piece);
@@ -144,6 +134,7 @@ typedef struct part {
     lierne_dtype dtype;
     lierne_status (*fill)(const lierne_delta *d, lierne_stage *stage);
     const lierne_varying *varying; /* of both directions, or NULL */
+    bool in_place;
 } part;
 
 static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_delta *d, const part *p) {
@@ -153,6 +144,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_delta *d,
     parts->max_inflight = 1;
     parts->algorithm[0] = parts->algorithm[1] = "direct";
     parts->no_adjoint = no_adjoint;
+    parts->in_place = p->in_place;
     LIERNE_TRY(begin_side(&parts->side[0], &stages[0], d->context->rank, p->in, p->out));
     LIERNE_TRY(begin_side(&parts->side[1], &stages[1], d->context->rank, p->out, p->in));
     parts->side[0].partial = parts->side[1].partial = true;
@@ -164,7 +156,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_delta *d,
 
 /* The blocks of what varies are the delta's: its routes must not free them. */
 static lierne_status create_plan(lierne_delta *d, lierne_status status, const part *p) {
-    const lierne_field field = {.name = "lierne_delta_create"};
+    const lierne_field field = {.name = "lierne_delta_create", .value = d->control.used};
     lierne_plan_parts parts = {0};
     if (status == LIERNE_OK) {
         status = fill_parts(&parts, d, p);
@@ -188,22 +180,33 @@ static lierne_status fill_copies(const lierne_delta *d, lierne_stage *stage) {
     return from ? lierne_ops_append(&stage->copies, &from->copies) : LIERNE_OK;
 }
 
-/* From the packed elements to the blocks of messages. */
-static lierne_status fill_unpacking(const lierne_delta *d, lierne_stage *stage) {
-    const lierne_stage *from = lierne_delta_stage(d->of);
+/* Between the blocks of messages and the packed elements. */
+static lierne_status copy_messages(lierne_ops *ops, const lierne_messages *messages, bool packs) {
     int64_t at = 0;
-    for (size_t m = 0; from && m < from->recvs.count; m++) {
-        const lierne_blocks *blocks = &from->recvs.at[m].blocks;
+    for (size_t m = 0; m < messages->count; m++) {
+        const lierne_blocks *blocks = &messages->at[m].blocks;
         for (size_t b = 0; b < blocks->count; b++) {
-            const lierne_place packed =
-                lierne_place_at(LIERNE_BUFFER_IN, lierne_block_packed(&blocks->at[b], at));
-            LIERNE_TRY(lierne_ops_put(&stage->copies,
-                                      lierne_place_at(LIERNE_BUFFER_OUT, blocks->at[b]), false,
-                                      &packed, 1));
+            lierne_block packed = lierne_block_packed(&blocks->at[b], at);
+            const lierne_place from =
+                lierne_place_at(LIERNE_BUFFER_IN, packs ? blocks->at[b] : packed);
+            LIERNE_TRY(
+                lierne_ops_put(ops,
+                               lierne_place_at(LIERNE_BUFFER_OUT, packs ? packed : blocks->at[b]),
+                               false, &from, 1));
             at += lierne_block_elements(&blocks->at[b]);
         }
     }
     return LIERNE_OK;
+}
+
+static lierne_status fill_packing(const lierne_delta *d, lierne_stage *stage) {
+    const lierne_stage *from = lierne_delta_stage(d->of);
+    return from ? copy_messages(&stage->copies, &from->sends, true) : LIERNE_OK;
+}
+
+static lierne_status fill_unpacking(const lierne_delta *d, lierne_stage *stage) {
+    const lierne_stage *from = lierne_delta_stage(d->of);
+    return from ? copy_messages(&stage->copies, &from->recvs, false) : LIERNE_OK;
 }
 
 static lierne_status put_headers(lierne_messages *messages, const lierne_delta_half *h,
@@ -261,22 +264,25 @@ static lierne_status create_versions(lierne_delta *d) {
 }
 
 lierne_status lierne_delta_create_plans(lierne_delta *d, lierne_status status) {
-    LIERNE_TRY(create_versions(d));
     const lierne_route *route = lierne_plan_route(d->of, LIERNE_DIRECTION_FORWARD);
     lierne_dtype dtype = d->of->parts.dtype;
     int64_t in = route->elements[LIERNE_BUFFER_IN], out = route->elements[LIERNE_BUFFER_OUT];
     bool opened = status == LIERNE_OK;
+    int64_t sent = opened ? d->sends.first[d->sends.n] : 0;
     int64_t received = opened ? d->recvs.first[d->recvs.n] : 0;
     open_engines(d, opened ? d->sends.at[d->sends.n] : 0, opened ? d->recvs.at[d->recvs.n] : 0);
+    const part packing = {in, sent, dtype, fill_packing, NULL, false};
     const part parts[] = {
-        {in, out, dtype, fill_copies, NULL},
-        {received, out, dtype, fill_unpacking, NULL},
+        {in, out, dtype, fill_copies, NULL, d->of->parts.in_place},
+        {received, out, dtype, fill_unpacking, NULL, false},
         {(int64_t)d->sends.n * LIERNE_DELTA_HEADER, (int64_t)d->recvs.n * LIERNE_DELTA_HEADER,
-         LIERNE_DTYPE_I64, fill_headers, NULL},
-        {d->engines[0].sent, d->engines[0].received, LIERNE_DTYPE_U8, fill_payload, d->engines},
+         LIERNE_DTYPE_I64, fill_headers, NULL, false},
+        {d->engines[0].sent, d->engines[0].received, LIERNE_DTYPE_U8, fill_payload, d->engines,
+         false},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        LIERNE_TRY(create_plan(d, status, &parts[i]));
-    }
-    return LIERNE_OK;
+    LIERNE_TRY(create_versions(d));
+    LIERNE_TRY(create_plan(d, status, &parts[0]));
+    LIERNE_TRY(create_plan(d, status, &parts[1]));
+    LIERNE_TRY(create_plan(d, status, d->control.used ? &packing : &parts[2]));
+    return d->control.used ? LIERNE_OK : create_plan(d, status, &parts[3]);
 }

@@ -5,6 +5,7 @@
 #include "lierne/delta.h"
 #include "plan/object.h"
 #include "runtime/context/context.h"
+#include "runtime/control/control.h"
 
 /* A header: the version that the message makes, the one that it begins with (-1: none), its bytes,
  * and the elements that it describes. */
@@ -33,6 +34,18 @@ typedef struct lierne_delta_half {
     char *bytes;
 } lierne_delta_half;
 
+/* Where plans cannot carry a delta (delta_control.c); staged, arrived: the elements that are sent
+ * and that came, which the host and the plan's memory kind read and write. */
+typedef struct lierne_delta_control {
+    bool used;
+    void *stream; /* of the next call */
+    void *event;
+    void *staged, *arrived;
+    lierne_control_message *messages;
+    int64_t *own; /* that is sent, at most so many words */
+    size_t words;
+} lierne_delta_control;
+
 struct lierne_delta {
     lierne_dependent dependent; /* the first member */
     lierne_context *context;
@@ -50,8 +63,10 @@ struct lierne_delta {
     int64_t version; /* of the last call; of what was sent, and of what arrived: -1 unknown */
     int64_t kept;
     int64_t held;
-    lierne_request *request; /* the payload's; NULL: no call is in flight */
-    void *out;               /* of that call */
+    bool busy;               /* a call is in flight */
+    lierne_request *request; /* the payload's; NULL where control messages carry it */
+    lierne_delta_control control;
+    void *out; /* of that call */
     lierne_delta_report report;
 };
 enum {
@@ -59,7 +74,8 @@ enum {
     LIERNE_DELTA_COPIES,
     LIERNE_DELTA_UNPACKING,
     LIERNE_DELTA_HEADERS,
-    LIERNE_DELTA_PAYLOAD
+    LIERNE_DELTA_PAYLOAD,
+    LIERNE_DELTA_PACKING = LIERNE_DELTA_HEADERS /* where control messages carry it */
 };
 
 /* Memory, for a plan that is idle. Errors: INVALID, UNSUPPORTED, NO_MEMORY; what was made is to be
@@ -77,5 +93,19 @@ lierne_status lierne_delta_create_plans(lierne_delta *delta, lierne_status statu
 /* Gives a message of the payload its bytes in this call. */
 void lierne_delta_set_length(lierne_message *message, const lierne_delta_half *h, size_t m,
                              int64_t bytes);
+
+/* delta_control.c. Opens what it needs, of a delta that is open; to be closed in any case. */
+lierne_status lierne_delta_open_control(lierne_delta *delta);
+void lierne_delta_close_control(lierne_delta *delta);
+/* UNSUPPORTED within a capture. */
+lierne_status lierne_delta_check_stream(const lierne_delta *delta);
+/* Until the stream of the call has passed what was enqueued. Errors, which kill the context: those
+ * of the device, TIMEOUT. */
+lierne_status lierne_delta_wait_stream(const lierne_delta *delta);
+/* Collective: what each rank says; headers and bytes of all messages. Errors kill the context. */
+lierne_status lierne_delta_tell_all(lierne_delta *delta, const int64_t *mine);
+lierne_status lierne_delta_exchange_control(lierne_delta *delta);
+/* Whether a header fits what is to come; MISMATCH if not. */
+lierne_status lierne_delta_check_header(const lierne_delta *delta, size_t m);
 
 #endif

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import typing
 
-from lierne._arrays import borrow
+from lierne._arrays import borrow, stream_of
 from lierne._library import Error, Spec, call, ffi, handle, lib, not_copied
-from lierne._types import Buffer, Report
+from lierne._types import Buffer, Report, Stream
 from lierne.plan import FORWARD, Plan
 
 
@@ -33,8 +33,9 @@ class Delta:
 
     __copy__ = __reduce_ex__ = not_copied
 
-    def _give(self, previous):
-        """Gives the next call what data was; returns what must live until it has begun."""
+    def _give(self, previous, stream):
+        """Gives the next call its stream, and what data was; returns what must live until it has begun."""
+        call(lib.lierne_delta_set_stream, handle(self, "delta"), stream_of(stream))
         if self._copies and previous is None:
             return None
         if self._copies:
@@ -46,11 +47,11 @@ class Delta:
         return kept
 
     def forward(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
-                previous: typing.Optional[Buffer] = None) -> typing.Any:
+                previous: typing.Optional[Buffer] = None, stream: Stream = None) -> typing.Any:
         """out = F data, as Plan.forward. previous: with copy=False, what data was in the last call; None: everything is
-        sent. Collective; blocking."""
+        sent. stream: of memory of a device; the call waits for it. Collective; blocking."""
         own = handle(self, "delta")
-        before = self._give(previous)
+        before = self._give(previous, stream)
         out, target, source, kept = self._plan._buffers(FORWARD, data, out)
         try:
             self.context._call(lib.lierne_delta_forward, own, target, source)
@@ -60,11 +61,11 @@ class Delta:
         return out
 
     def begin(self, data: typing.Optional[Buffer], out: typing.Optional[Buffer] = None,
-              previous: typing.Optional[Buffer] = None) -> None:
+              previous: typing.Optional[Buffer] = None, stream: Stream = None) -> None:
         """Starts a forward, which end() ends: waits for other ranks to begin, not for what they send. data and previous
         may change at once. Collective."""
         own = handle(self, "delta")
-        before = self._give(previous)
+        before = self._give(previous, stream)
         out, target, source, kept = self._plan._buffers(FORWARD, data, out)
         try:
             self.context._call(lib.lierne_delta_forward_begin, own, target, source)
