@@ -204,6 +204,49 @@ Test(delta, several_messages_to_a_rank) {
     }
 }
 
+/* Two deltas are in flight at once, begin in one order and end in another one on each rank; their
+ * elements are NaN with payloads and zeros of both signs. */
+static void run_both(lierne_context *context, void *shared) {
+    enum { EACH = 900, BOTH = 2 };
+    static const uint32_t odd[] = {0x7fc00000, 0x7fc00001, 0xffc12345, 0x7f800001, 0x80000000, 0};
+    int rank = lierne_context_get_rank(context);
+    pair *p = &((pair *)shared)[rank];
+    lierne_plan *plans[BOTH];
+    lierne_delta *deltas[BOTH];
+    for (int k = 0; k < BOTH; k++) {
+        plans[k] = create_plan(context, LIERNE_DTYPE_F32, EACH);
+        see(p, delta_create(&deltas[k], plans[k], context, false) == LIERNE_OK, "create");
+    }
+    for (int step = 0; step < 8; step++) {
+        uint32_t in[BOTH][EACH], out[BOTH][EACH];
+        for (int i = 0; i < BOTH * EACH; i++) {
+            in[i / EACH][i % EACH] = odd[mix((uint64_t)(i + (i % 7 == step ? step : 0))) % 6];
+        }
+        if (step == 3) {
+            see(p, lierne_delta_invalidate(deltas[rank]) == LIERNE_OK, "invalidate");
+        }
+        for (int k = 0; k < BOTH; k++) {
+            see(p, lierne_delta_forward_begin(deltas[k], out[k], in[k]) == LIERNE_OK, "begin");
+        }
+        for (int k = 0; k < BOTH; k++) {
+            see(p, lierne_delta_forward_end(deltas[(k + rank) % BOTH]) == LIERNE_OK, "end");
+        }
+        see(p, rank == 0 || memcmp(in, out, sizeof in) == 0, "the bits");
+    }
+    for (int k = 0; k < BOTH; k++) {
+        see(p, lierne_delta_destroy(deltas[k]) == LIERNE_OK, "destroy");
+        see(p, lierne_plan_destroy(plans[k]) == LIERNE_OK, "destroy the plan");
+    }
+}
+
+Test(delta, two_sets_at_once) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_both, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
 /* Margins that are filled in place: the input is the output. */
 static void run_in_place(lierne_context *context, void *shared) {
     enum { EACH = 5, HELD = EACH + 2 };
