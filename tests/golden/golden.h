@@ -28,6 +28,7 @@ golden_check golden_samples, golden_sample_tensor;
 golden_check golden_packed_layout, golden_packed_move, golden_packed_invalid;
 golden_check golden_dense_halo, golden_dense_halo_order, golden_dense_halo_invalid;
 golden_check golden_dense_halo_helper;
+golden_check golden_set_boxes;
 golden_check golden_packed_bridge, golden_packed_runs, golden_few_peers;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
 void golden_halo_reject(golden_case *c, int n);

@@ -52,6 +52,7 @@ static const struct {
     {"samples.json", "cases", golden_samples},
     {"samples.json", "tensors", golden_sample_tensor},
     {"samples.json", "references", NULL},
+    {"set_boxes.json", "cases", golden_set_boxes},
     {"windows.json", "allgather", golden_all_gather},
     {"windows.json", "reduce_scatter", golden_reduce_scatter},
     {"windows.json", "allreduce", golden_all_reduce},

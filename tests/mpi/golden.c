@@ -1,7 +1,7 @@
-/* The graphs, halos, packed sequences and collectives of the golden files on real ranks: the checks
- * of tests/golden, with a process per rank. Of the cases in a file, those whose world has this size
- * are run, and bad swaps of one rank in a world of any size. The processes agree on what failed
- * before they continue, because the next calls are collective. */
+/* The graphs, halos, packed sequences, sets with boxes and collectives of the golden files on real
+ * ranks: the checks of tests/golden, with a process per rank. Of the cases in a file, those whose
+ * world has this size are run, and bad swaps of one rank in a world of any size. The processes
+ * agree on what failed before they continue, because the next calls are collective. */
 #include "golden/row_case.h"
 #include "mpi/common.h"
 
@@ -109,6 +109,12 @@ static void run_packed(const char *dir) {
     cJSON_Delete(root);
 }
 
+static void run_boxes(const char *dir) {
+    cJSON *root = read_file(dir, "set_boxes.json");
+    run_list("set_boxes.json", root, "cases", golden_set_boxes, false);
+    cJSON_Delete(root);
+}
+
 static void run_collectives(const char *dir) {
     cJSON *root = read_file(dir, "windows.json");
     run_list("windows.json", root, "allgather", golden_all_gather, false);
@@ -127,6 +133,7 @@ int main(int argc, char **argv) {
     run_file(dir, "halo.json", golden_halo, reject_swaps, true);
     run_packed(dir);
     run_dense_halo(dir);
+    run_boxes(dir);
     run_collectives(dir);
     CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "leaked");
