@@ -13,6 +13,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void run_steps(lierne_context *context, void *shared) {
@@ -247,7 +248,31 @@ Test(samples, growing_runs_out_of_memory) {
     cr_expect(status == LIERNE_OK && k > 50, "%d allocations", (int)k);
 }
 
-/* The same with less memory than a step needs: what it gets is there in the next one. */
+/* A step that is too large for any memory: the next one asks for what it needs itself. */
+static void shrink(lierne_context *context, outcome *o) {
+    const lierne_samples_tensor wide = {LIERNE_SAMPLES_DISPATCH, LIERNE_DTYPE_U8, INT32_MAX};
+    const int32_t many = 1 << 25;
+    int64_t *none = calloc((size_t)many, sizeof *none);
+    lierne_samples_spec spec = usual_spec();
+    lierne_samples *s = NULL;
+    arguments a;
+    spec.max_local_items = 0, spec.max_rows = 1, spec.tensors = &wide;
+    note(o, lierne_samples_create(&s, context, &spec) == LIERNE_OK, "create", lierne_last_error());
+    usual_arguments(&a, 0);
+    a.items.nitems = 1, a.items.segments = &many, a.items.rows = none;
+    note(o, update(s, &a) == LIERNE_ERR_OVERFLOW, "large", lierne_last_error());
+    usual_arguments(&a, 0);
+    a.rows[0] = a.rows[1] = 0;
+    note(o, update(s, &a) == LIERNE_OK, "small", lierne_last_error());
+    note(o, lierne_samples_destroy(s) == LIERNE_OK, "destroy", lierne_last_error());
+    free(none);
+}
+
+Test(samples, a_step_that_is_too_large_is_not_kept) {
+    run_alone(shrink);
+}
+
+/* Without memory, where a step outgrows what there is: what it gets is there in the next one. */
 static void run_out_of_grown(lierne_context *context, outcome *o) {
     const lierne_samples_spec spec = usual_spec();
     lierne_status status = LIERNE_ERR_NO_MEMORY;

@@ -43,7 +43,7 @@ lierne_status lierne_samples_grow_lists(lierne_samples *s) {
     const lierne_field field = {.name = "lierne_samples_update"};
     lierne_sample_routing *next = &s->routings[!s->current];
     int64_t most_words, words;
-    const lierne_sample_size all = add_sizes(s, &most_words, &words);
+    const lierne_sample_size all = add_sizes(s, &most_words, &words), before = s->most;
     if (fits(all, next->most) && (size_t)most_words <= s->gather.words &&
         (size_t)words <= s->gather.all) {
         return LIERNE_OK;
@@ -51,7 +51,8 @@ lierne_status lierne_samples_grow_lists(lierne_samples *s) {
     lierne_status status = reserve_lists(s, next, all, most_words, words);
     status = lierne_context_agree_all(s->context, status, &field, 1, NULL);
     if (status != LIERNE_OK) {
-        next->most = (lierne_sample_size){-1, -1}; /* on all ranks: the next step tries again */
+        next->most = (lierne_sample_size){-1, -1}; /* on all ranks: the next step tries again, */
+        s->most = before;                          /* with no more than that one needs */
     }
     return status;
 }
