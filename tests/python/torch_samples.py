@@ -172,7 +172,8 @@ def errors_are_everyones():
         same(samples.dispatch(x), before, "the old routing")
         for bad, kind, text in ((5, ValueError, "costs has shape (), must be [items] or [items, costs]"),
                                 (np.ones((1, 1, 1), np.int64), ValueError, "costs has shape (1, 1, 1)"),
-                                ([1.5], TypeError, "float64, not int64")):
+                                ([1.5], TypeError, "float64, not int64"),
+                                (torch.ones(2, requires_grad=True), RuntimeError, "requires grad")):
             raises(lierne.errors.InvalidError if rank != 2 else kind, "rank 2: items is NULL" if rank != 2 else text,
                    lambda: samples.update(bad if rank == 2 else [4, 5]))
             same(samples.dispatch(x), before, "the old routing")

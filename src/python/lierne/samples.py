@@ -192,7 +192,7 @@ class Samples:
             items, nitems = _items(costs, self._costs, rows, segments, returned_rows)
             balance = self._balance(nitems, mode, **options)
             to = ffi.NULL if destination is None else self._balance(nitems, **destination)
-        except (TypeError, ValueError, OverflowError) as error:
+        except Exception as error:  # also what converting the caller's arrays raises, such as torch's RuntimeError
             self._reject(error)
         self.context._call(lib.lierne_samples_update, self._alive(), items.at, balance.at,
                            to.at if destination is not None else to)
