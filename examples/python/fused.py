@@ -97,7 +97,7 @@ def main() -> None:
               for name in fused} if rank >= 2 else {}
     with lierne.torch.context(over="node") as context:
         sync = lierne.torch.WeightSync(context, held, served, src, dst, boxes=list(boxes()))
-        sync.sync()
+        sync.sync(check=True)
         sync.close()
     expected = reference(whole) if rank >= 2 else {}
     for name, tensor in expected.items():
