@@ -17,6 +17,7 @@ import datetime
 import hashlib
 import socket
 import threading
+import typing
 import uuid
 
 import torch
@@ -30,6 +31,7 @@ from lierne.torch._store import StoreCalls
 
 PLANS = 64  # of one group, those last used
 SPLIT = 1 << 20  # bytes from which an all-reduce is a reduce-scatter and an all-gather
+Tensors, Lists = typing.List[torch.Tensor], typing.List[typing.List[torch.Tensor]]  # of one call
 _REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg", ReduceOp.MAX: "max", ReduceOp.MIN: "min",
                ReduceOp.PRODUCT: "prod"}
 _BITWISE = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
@@ -41,15 +43,15 @@ class Pending(Work):
     """A call that may still run. torch asks a work in Python for wait and get_future only: whether it has ended
     is get_future().done(), not is_completed()."""
 
-    def __init__(self, function, outputs):
+    def __init__(self, function: typing.Callable[[], None], outputs: typing.Any) -> None:
         super().__init__()
         self._function, self._outputs, self._error, self._future = function, outputs, None, None
         self._ended, self._done = False, None  # an event, where another thread runs it
 
-    def queue(self):
+    def queue(self) -> None:
         self._done, self._lock = threading.Event(), threading.Lock()
 
-    def run(self):
+    def run(self) -> None:
         try:
             self._function()
         except BaseException as error:  # belongs to the thread that waits
@@ -69,7 +71,7 @@ class Pending(Work):
         else:
             future.set_result(self._outputs)
 
-    def wait(self, timeout=datetime.timedelta(0)):
+    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         if not self._ended:
             seconds = timeout.total_seconds()
             if not self._done.wait(seconds if seconds > 0 else None):
@@ -78,7 +80,7 @@ class Pending(Work):
             raise self._error
         return True
 
-    def get_future(self):
+    def get_future(self) -> torch.futures.Future:
         if self._done is None:
             return self._new_future()
         with self._lock:
@@ -249,7 +251,7 @@ def _reducible(tensor, op):
 class LierneBackend(Backend):
     """What dist.init_process_group("lierne") makes of every group."""
 
-    def __init__(self, store, rank, nranks, timeout):
+    def __init__(self, store: dist.Store, rank: int, nranks: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, nranks)
         self._store, self._timeout = store, timeout
         self._options = Backend.Options("lierne", timeout)
@@ -260,20 +262,20 @@ class LierneBackend(Backend):
         self._lock = threading.Lock()
 
     @property
-    def options(self):
+    def options(self) -> Backend.Options:
         return self._options
 
     @property
-    def supports_coalescing(self):
+    def supports_coalescing(self) -> bool:
         return True
 
-    def getBackendName(self):
+    def getBackendName(self) -> str:
         return "lierne"
 
-    def start_coalescing(self):
+    def start_coalescing(self) -> None:
         self._coalesced = []
 
-    def end_coalescing(self):
+    def end_coalescing(self) -> Work:
         works, self._coalesced = self._coalesced, None
         return self._all_of(works, [])
 
@@ -296,7 +298,7 @@ class LierneBackend(Backend):
 
     # Collectives. Each has the tensors of one call, and what moves them then.
 
-    def allreduce(self, tensors, opts):
+    def allreduce(self, tensors: Tensors, opts: typing.Any) -> Work:
         def move():
             for tensor in tensors:
                 self._all_reduce(tensor, opts.reduceOp.op)
@@ -334,14 +336,14 @@ class LierneBackend(Backend):
             result = _BITWISE[op](result, other)
         return result
 
-    def reduce(self, tensors, opts):
+    def reduce(self, tensors: Tensors, opts: typing.Any) -> Work:
         def move():
             for tensor in tensors:
                 kept = tensor if self.rank() == opts.rootRank else tensor.clone()
                 self._all_reduce(kept, opts.reduceOp.op)
         return self._call(move, tensors, opts)
 
-    def broadcast(self, tensors, opts):
+    def broadcast(self, tensors: Tensors, opts: typing.Any) -> Work:
         def move():
             for tensor in tensors:
                 self._broadcast(tensor, opts.rootRank)
@@ -359,7 +361,7 @@ class LierneBackend(Backend):
         group = self._group
         group.execute(group.plan(lierne.all_gather, None, counts or mine.numel(), "bits8"), out, mine)
 
-    def allgather(self, outputs, inputs, opts):
+    def allgather(self, outputs: Lists, inputs: Tensors, opts: typing.Any) -> Work:
         def move():
             for outs, mine in zip(outputs, inputs):
                 joined = _joined(outs)
@@ -368,13 +370,13 @@ class LierneBackend(Backend):
                 _split(joined, outs)
         return self._call(move, outputs, opts)
 
-    def allgather_coalesced(self, outputs, inputs, opts):
+    def allgather_coalesced(self, outputs: Lists, inputs: Tensors, opts: typing.Any) -> Work:
         return self.allgather([[outs[i] for outs in outputs] for i in range(len(inputs))], inputs, opts)
 
-    def all_gather_single(self, output, tensor, opts):
+    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: typing.Any) -> Work:
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
-    def all_gather_single_coalesced(self, outputs, inputs, opts):
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: typing.Any) -> Work:
         def move():
             for output, mine in zip(outputs, inputs):
                 flat = _bytes(output)
@@ -382,17 +384,17 @@ class LierneBackend(Backend):
                 _store(output, flat)
         return self._call(move, outputs, opts)
 
-    def reduce_scatter(self, outputs, inputs, opts):
+    def reduce_scatter(self, outputs: Tensors, inputs: Lists, opts: typing.Any) -> Work:
         def move():
             for output, parts in zip(outputs, inputs):
                 counts = tuple(part.numel() for part in parts)
                 self._reduce_scatter(output, _joined(parts).view(output.dtype), opts.reduceOp.op, counts)
         return self._call(move, outputs, opts)
 
-    def reduce_scatter_single(self, output, tensor, opts):
+    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: typing.Any) -> Work:
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts):
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: typing.Any) -> Work:
         def move():
             for output, parts in zip(outputs, inputs):
                 self._reduce_scatter(output, parts, opts.reduceOp.op, (output.numel(),) * self.size())
@@ -412,7 +414,7 @@ class LierneBackend(Backend):
         group.execute(plan, out, flat)
         _store(output, out)
 
-    def gather(self, outputs, inputs, opts):
+    def gather(self, outputs: Lists, inputs: Tensors, opts: typing.Any) -> Work:
         def move():
             is_root = self.rank() == opts.rootRank
             for i, mine in enumerate(inputs):
@@ -422,7 +424,7 @@ class LierneBackend(Backend):
                 _split(joined, outs)
         return self._call(move, outputs, opts)
 
-    def scatter(self, outputs, inputs, opts):
+    def scatter(self, outputs: Tensors, inputs: Lists, opts: typing.Any) -> Work:
         def move():
             is_root = self.rank() == opts.rootRank
             for i, output in enumerate(outputs):
@@ -442,7 +444,8 @@ class LierneBackend(Backend):
                                 "bits8", receive=counts[1])
         self._group.execute(plan, out, data)
 
-    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts):
+    def all_to_all_single(self, output: torch.Tensor, tensor: torch.Tensor, output_splits: typing.List[int],
+                          input_splits: typing.List[int], opts: typing.Any) -> Work:
         def move():
             flat, data = _bytes(output), _bytes(tensor)
             if output_splits or input_splits:
@@ -454,7 +457,7 @@ class LierneBackend(Backend):
             _store(output, flat)
         return self._call(move, [output], opts)
 
-    def alltoall(self, outputs, inputs, opts):
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: typing.Any) -> Work:
         def move():
             joined = _joined(outputs)
             sizes = ([t.numel() * t.element_size() for t in tensors] for tensors in (outputs, inputs))
@@ -469,12 +472,12 @@ class LierneBackend(Backend):
         key = hashlib.blake2b(everyone.numpy().tobytes()).digest()
         self._group.execute(self._group.plan(lierne.all_to_all, (key,), send, "bits8", receive=receive), out, data)
 
-    def barrier(self, opts):
+    def barrier(self, opts: typing.Any) -> Work:
         def move():
             self._group.execute(self._group.plan(lierne.barrier, None), torch.empty(0), torch.empty(0))
         return self._call(move, [], opts)
 
-    def monitored_barrier(self, opts, wait_all_ranks=False):
+    def monitored_barrier(self, opts: typing.Any, wait_all_ranks: bool = False) -> None:
         """Names the ranks that do not come, over the store: also where the group's context is dead."""
         self._barriers += 1
         store = dist.PrefixStore(f"monitored/{self._barriers}", self._store)
@@ -497,13 +500,13 @@ class LierneBackend(Backend):
 
     # Messages of two ranks: a context per sender, receiver and tag, made by the first call.
 
-    def send(self, tensors, dst, tag=0):
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Work:
         return self._message(tensors, self.rank(), dst, tag)
 
-    def recv(self, tensors, src, tag=0):
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
         return self._message(tensors, src, self.rank(), tag)
 
-    def recv_anysource(self, tensors, tag=0):
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
         raise RuntimeError("recv: backend lierne receives from a given rank; give src")
 
     def _message(self, tensors, src, dst, tag):
@@ -522,7 +525,7 @@ class LierneBackend(Backend):
                 line.move(tensor, sends)
         return self._submit(line, move, tensors, False)
 
-    def shutdown(self):
+    def shutdown(self) -> None:
         """Closes the contexts, together with the other ranks, and so in an order that all have."""
         pairs, self._pairs = self._pairs, {}
         for key in sorted(pairs):
@@ -531,7 +534,7 @@ class LierneBackend(Backend):
             self._group.close()
             self._group = None
 
-    def abort(self):
+    def abort(self) -> None:
         for endpoint in [self._group, *(pair.endpoint for pair in self._pairs.values())]:
             if endpoint is not None:
                 endpoint.context.abort("the process group was aborted")
