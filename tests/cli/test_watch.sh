@@ -75,10 +75,11 @@ hangs() {
     "$build/lierne" hang --format prometheus "$work/stopped" >"$work/hang.prom" 2>/dev/null
     [ $? = 1 ]
 }
-# Between rounds, where the others wait for it in no call, it is let go again.
+# Between rounds, where the others wait for it in no call, it is let go again. Busy machines take longer
+# until the others wait.
 for try in {1..50}; do
     kill -STOP "$pid"
-    sleep 0.1
+    sleep "0.$((1 + try % 8))"
     hangs && break
     kill -CONT "$pid"
     sleep 0.01
