@@ -77,9 +77,9 @@ hangs() {
 }
 # Between rounds, where the others wait for it in no call, it is let go again. Busy machines take longer
 # until the others wait.
-for try in {1..50}; do
+for try in {1..200}; do
     kill -STOP "$pid"
-    sleep "0.$((1 + try % 8))"
+    sleep "0.$((1 + try % 3))"
     hangs && break
     kill -CONT "$pid"
     sleep 0.01
