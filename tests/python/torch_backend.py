@@ -4,6 +4,7 @@ import datetime
 import functools
 import os
 import socket
+import threading
 import time
 from unittest import mock
 
@@ -182,12 +183,15 @@ def messages():
     if n == 1:
         return
     right, left = (me + 1) % n, (me - 1) % n
+    threads = None
     for count in (0, 1, 70000):
         out = torch.full((count,), -1, dtype=torch.int64)
         ops = [dist.P2POp(dist.isend, torch.arange(count) + me, right, group()), dist.P2POp(dist.irecv, out, left, group())]
         for work in dist.batch_isend_irecv(ops):
             work.wait()
         same(out, torch.arange(count) + left)
+        assert threads in (None, threading.active_count())  # a call adds none to those of its lines
+        threads = threading.active_count()
     first, second = torch.zeros(3), torch.zeros(4)  # by tags in the other order
     sent = [dist.isend(torch.full((3 + tag,), float(tag)), right, group(), tag) for tag in (0, 1)]
     dist.recv(second, left, group(), 1)

@@ -12,24 +12,19 @@ makes progress meanwhile. Plans are kept by what they are made from, which all r
 That is why ranks tell each other the splits of an uneven all-to-all first."""
 from __future__ import annotations
 
-import collections
 import datetime
 import hashlib
 import socket
 import threading
 import typing
-import uuid
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ReduceOp, Work
 
 import lierne
-from lierne._arrays import NOWHERE
-from lierne._library import ffi, lib
-from lierne.torch._store import StoreCalls
+from lierne.torch._calls import Endpoint, Line, Pending, Together
 
-PLANS = 64  # of one group, those last used
 SPLIT = 1 << 20  # bytes from which an all-reduce is a reduce-scatter and an all-gather
 Tensors, Lists = typing.List[torch.Tensor], typing.List[typing.List[torch.Tensor]]  # of one call
 _REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg", ReduceOp.MAX: "max", ReduceOp.MIN: "min",
@@ -37,167 +32,6 @@ _REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg", ReduceOp.MAX: "max", Re
 _BITWISE = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
 # What is true if any or all of its operands are: reductions of bool.
 _LOGICAL = {"sum": "max", "max": "max", "prod": "min", "min": "min"}
-
-
-class Pending(Work):
-    """A call that may still run. torch asks a work in Python for wait and get_future only: whether it has ended
-    is get_future().done(), not is_completed()."""
-
-    def __init__(self, function: typing.Callable[[], None], outputs: typing.Any) -> None:
-        super().__init__()
-        self._function, self._outputs, self._error, self._future = function, outputs, None, None
-        self._ended, self._done = False, None  # an event, where another thread runs it
-
-    def queue(self) -> None:
-        self._done, self._lock = threading.Event(), threading.Lock()
-
-    def run(self) -> None:
-        try:
-            self._function()
-        except BaseException as error:  # belongs to the thread that waits
-            self._error = error
-        self._function, self._ended = None, True
-        if self._done is None:
-            return
-        with self._lock:
-            self._done.set()
-            future = self._future
-        if future:
-            self._complete(future)
-
-    def _complete(self, future):
-        if self._error:
-            future.set_exception(self._error)
-        else:
-            future.set_result(self._outputs)
-
-    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
-        if not self._ended:
-            seconds = timeout.total_seconds()
-            if not self._done.wait(seconds if seconds > 0 else None):
-                raise RuntimeError(f"wait: the call has not ended within {seconds} seconds")
-        if self._error:
-            raise self._error
-        return True
-
-    def get_future(self) -> torch.futures.Future:
-        if self._done is None:
-            return self._new_future()
-        with self._lock:
-            if self._future is None and not self._done.is_set():
-                self._future = torch.futures.Future()
-            return self._future or self._new_future()
-
-    def _new_future(self):
-        """Of a call that has ended."""
-        future = torch.futures.Future()
-        self._complete(future)
-        return future
-
-
-class _Line:
-    """Runs calls one after another."""
-
-    def __init__(self, name):
-        self._name, self._waiting, self._busy, self._thread = name, collections.deque(), False, None
-        self._changed = threading.Condition()
-
-    def submit(self, work, now):
-        """now: the caller waits for it, so its own thread may run it."""
-        with self._changed:
-            now = now and not self._busy and not self._waiting
-            if now:
-                self._busy = True
-            else:
-                work.queue()
-                self._waiting.append(work)
-                self._start()
-        if now:
-            work.run()
-            self._free()
-        return work
-
-    def _start(self):
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
-        self._changed.notify()
-
-    def _free(self):
-        with self._changed:
-            self._busy = False
-            self._changed.notify()
-
-    def _work(self):
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting and not self._busy)
-                work, self._busy = self._waiting.popleft(), True
-            if work is None:
-                return
-            work.run()
-            del work
-            self._free()
-
-    def close(self):
-        """Ends the thread after what was submitted."""
-        if self._thread is not None:
-            with self._changed:
-                self._waiting.append(None)
-                self._changed.notify()
-            self._thread.join()
-
-
-class _Endpoint:
-    """A context over some ranks of the job, its plans and its line of calls."""
-
-    def __init__(self, store, rank, nranks, timeout, hosts):
-        options = {"timeout": timeout.total_seconds(), "context_name": "torch.distributed"}
-        if rank == 0:
-            store.set("name", uuid.uuid4().hex)
-        name = "lierne/" + store.get("name").decode()
-        if len(set(hosts)) == 1:
-            self.context = lierne.Context.node(rank, nranks, name, **options)
-        else:
-            nodes = [hosts.index(host) for host in hosts]
-            self.context = lierne.Context.oob(rank, nranks, StoreCalls(store, rank, nranks), nodes=nodes, **options)
-        self.line, self._plans, self._scratch = _Line(name), collections.OrderedDict(), None
-
-    def plan(self, planner, key, *arguments, **options):
-        """The plan of a planner with these arguments. key: what all ranks know of them; None: all of them."""
-        key = planner, *(arguments + tuple(options.values()) if key is None else key)
-        if key not in self._plans:
-            if len(self._plans) == PLANS:
-                self._plans.popitem(last=False)[1].close()
-            self._plans[key] = planner(self.context, *arguments, **options)
-        self._plans.move_to_end(key)
-        return self._plans[key]
-
-    def execute(self, plan, out, data):
-        if _overlap(out, data):  # as c10d allows where a part is the whole's
-            data = data.clone()
-        self.context._call(lib.lierne_plan_forward, plan._alive(), _address(out), _address(data), ffi.NULL)
-
-    def scratch(self, like, count):
-        """Memory for count elements, until the next call of the line."""
-        nbytes = count * like.element_size()
-        if self._scratch is None or self._scratch.numel() < nbytes:
-            self._scratch = torch.empty(nbytes, dtype=torch.uint8)
-        return self._scratch[:nbytes].view(like.dtype)
-
-    def close(self):
-        self.line.close()
-        self.context.close()
-
-
-def _overlap(one, other):
-    """Whether two flat tensors share memory, which in and out of a plan must not."""
-    first, second = sorted((flat.data_ptr(), flat.numel() * flat.element_size()) for flat in (one, other))
-    return 0 < second[1] and second[0] < first[0] + first[1]
-
-
-def _address(tensor):
-    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() else NOWHERE
 
 
 def _flat(tensor):
@@ -257,7 +91,7 @@ class LierneBackend(Backend):
         self._options = Backend.Options("lierne", timeout)
         store.set(f"host/{rank}", socket.gethostname())
         self._hosts = [store.get(f"host/{i}").decode() for i in range(nranks)]
-        self._group = _Endpoint(dist.PrefixStore("group", store), rank, nranks, timeout, self._hosts)
+        self._group = Endpoint(dist.PrefixStore("group", store), rank, nranks, timeout, self._hosts)
         self._pairs, self._coalesced, self._barriers = {}, None, 0
         self._lock = threading.Lock()
 
@@ -277,15 +111,7 @@ class LierneBackend(Backend):
 
     def end_coalescing(self) -> Work:
         works, self._coalesced = self._coalesced, None
-        return self._all_of(works, [])
-
-    def _all_of(self, works, outputs):
-        """A work that ends with all of these."""
-        def wait_all():
-            for work in works:
-                work.wait()
-        return self._submit(_Line("lierne/all"), wait_all, outputs, False) if works else self._submit(
-            _Line("lierne/none"), wait_all, outputs, True)
+        return Together(works)
 
     def _submit(self, line, function, outputs, now):
         work = Pending(function, outputs)
@@ -520,7 +346,7 @@ class LierneBackend(Backend):
             if line.endpoint is None:
                 store = dist.PrefixStore(f"{src}-{dst}-{tag}", self._store)
                 hosts = [self._hosts[src], self._hosts[dst]]
-                line.endpoint = _Endpoint(store, int(not sends), 2, self._timeout, hosts)
+                line.endpoint = Endpoint(store, int(not sends), 2, self._timeout, hosts)
             for tensor in tensors:
                 line.move(tensor, sends)
         return self._submit(line, move, tensors, False)
@@ -540,7 +366,7 @@ class LierneBackend(Backend):
                 endpoint.context.abort("the process group was aborted")
 
 
-class _Pair(_Line):
+class _Pair(Line):
     """The messages of one sender, receiver and tag."""
 
     def __init__(self):

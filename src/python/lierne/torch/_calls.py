@@ -1,0 +1,192 @@
+"""Calls of the backend of torch.distributed: each is a work of c10d, runs in a line of calls, and uses the context
+and the plans of an endpoint."""
+import collections
+import datetime
+import threading
+import uuid
+
+import torch
+from torch._C._distributed_c10d import Work
+
+import lierne
+from lierne._arrays import NOWHERE
+from lierne._library import ffi, lib
+from lierne.torch._store import StoreCalls
+
+PLANS = 64  # of one endpoint, those last used
+
+
+class Pending(Work):
+    """A call that may still run. torch asks a work in Python for wait and get_future only: whether it has ended
+    is get_future().done(), not is_completed()."""
+
+    def __init__(self, function, outputs):
+        super().__init__()
+        self._function, self._outputs, self._error, self._future = function, outputs, None, None
+        self._ended, self._done = False, None  # an event, where another thread runs it
+
+    def queue(self):
+        self._done, self._lock = threading.Event(), threading.Lock()
+
+    def run(self):
+        try:
+            self._function()
+        except BaseException as error:  # belongs to the thread that waits
+            self._error = error
+        self._function, self._ended = None, True
+        if self._done is None:
+            return
+        with self._lock:
+            self._done.set()
+            future = self._future
+        if future:
+            self._complete(future)
+
+    def _complete(self, future):
+        if self._error:
+            future.set_exception(self._error)
+        else:
+            future.set_result(self._outputs)
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        if not self._ended:
+            seconds = timeout.total_seconds()
+            if not self._done.wait(seconds if seconds > 0 else None):
+                raise RuntimeError(f"wait: the call has not ended within {seconds} seconds")
+        if self._error:
+            raise self._error
+        return True
+
+    def get_future(self):
+        if self._done is None:
+            return self._new_future()
+        with self._lock:
+            if self._future is None and not self._done.is_set():
+                self._future = torch.futures.Future()
+            return self._future or self._new_future()
+
+    def _new_future(self):
+        """Of a call that has ended."""
+        future = torch.futures.Future()
+        self._complete(future)
+        return future
+
+
+class Together(Work):
+    """Calls of any lines, as one that has ended when all have."""
+
+    def __init__(self, works):
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        return all([work.wait(timeout) for work in self._works])
+
+    def get_future(self):
+        ended = torch.futures.collect_all([work.get_future() for work in self._works])
+        return ended.then(lambda all_of: [future.value() for future in all_of.value()])
+
+
+class Line:
+    """Runs calls one after another."""
+
+    def __init__(self, name):
+        self._name, self._waiting, self._busy, self._thread = name, collections.deque(), False, None
+        self._changed = threading.Condition()
+
+    def submit(self, work, now):
+        """now: the caller waits for it, so its own thread may run it."""
+        with self._changed:
+            now = now and not self._busy and not self._waiting
+            if now:
+                self._busy = True
+            else:
+                work.queue()
+                self._waiting.append(work)
+                self._start()
+        if now:
+            work.run()
+            self._free()
+        return work
+
+    def _start(self):
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def _free(self):
+        with self._changed:
+            self._busy = False
+            self._changed.notify()
+
+    def _work(self):
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting and not self._busy)
+                work, self._busy = self._waiting.popleft(), True
+            if work is None:
+                return
+            work.run()
+            del work
+            self._free()
+
+    def close(self):
+        """Ends the thread after what was submitted."""
+        if self._thread is not None:
+            with self._changed:
+                self._waiting.append(None)
+                self._changed.notify()
+            self._thread.join()
+
+
+class Endpoint:
+    """A context over some ranks of the job, its plans and its line of calls."""
+
+    def __init__(self, store, rank, nranks, timeout, hosts):
+        options = {"timeout": timeout.total_seconds(), "context_name": "torch.distributed"}
+        if rank == 0:
+            store.set("name", uuid.uuid4().hex)
+        name = "lierne/" + store.get("name").decode()
+        if len(set(hosts)) == 1:
+            self.context = lierne.Context.node(rank, nranks, name, **options)
+        else:
+            nodes = [hosts.index(host) for host in hosts]
+            self.context = lierne.Context.oob(rank, nranks, StoreCalls(store, rank, nranks), nodes=nodes, **options)
+        self.line, self._plans, self._scratch = Line(name), collections.OrderedDict(), None
+
+    def plan(self, planner, key, *arguments, **options):
+        """The plan of a planner with these arguments. key: what all ranks know of them; None: all of them."""
+        key = planner, *(arguments + tuple(options.values()) if key is None else key)
+        if key not in self._plans:
+            if len(self._plans) == PLANS:
+                self._plans.popitem(last=False)[1].close()
+            self._plans[key] = planner(self.context, *arguments, **options)
+        self._plans.move_to_end(key)
+        return self._plans[key]
+
+    def execute(self, plan, out, data):
+        if _overlap(out, data):  # as c10d allows where a part is the whole's
+            data = data.clone()
+        self.context._call(lib.lierne_plan_forward, plan._alive(), _address(out), _address(data), ffi.NULL)
+
+    def scratch(self, like, count):
+        """Memory for count elements, until the next call of the line."""
+        nbytes = count * like.element_size()
+        if self._scratch is None or self._scratch.numel() < nbytes:
+            self._scratch = torch.empty(nbytes, dtype=torch.uint8)
+        return self._scratch[:nbytes].view(like.dtype)
+
+    def close(self):
+        self.line.close()
+        self.context.close()
+
+
+def _overlap(one, other):
+    """Whether two flat tensors share memory, which in and out of a plan must not."""
+    first, second = sorted((flat.data_ptr(), flat.numel() * flat.element_size()) for flat in (one, other))
+    return 0 < second[1] and second[0] < first[0] + first[1]
+
+
+def _address(tensor):
+    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() else NOWHERE
