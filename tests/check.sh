@@ -43,28 +43,24 @@ measure_mpich() {
 
 # What this tier needs. A warning of the compiler counts as a failure, and the rest of the tests still run.
 build_tier() { # build_tier TARGET...
-    local log=$logs/build.log start=$SECONDS status warnings
+    local log=$logs/compile.log start=$SECONDS status warnings
     ${MAKE:-make} --no-print-directory -s "B=$build" "$@" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     warnings=$(grep -cE 'warning: ' "$log")
     grep 'warning: ' "$log" | sed 's/^/FAIL /' >>"$log"
     echo "$((warnings == 0)) passed, $((warnings > 0)) failed" >>"$log"
     echo "$status $((SECONDS - start))" >"$log.rc"
-    report build
+    report compile
     [ "$status" = 0 ] || { close_report && exit 1; }
 }
-cli() { # cli NAME...: tests/cli/test_NAME.sh
-    local name
-    for name; do
-        run "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
-    done
-}
 
-# Those that keep one core busy run beside others like them, and before those with ranks, which take turns:
-# a rank that yields to a compiler waits for its whole slice, so that eight ranks take ten times as long.
-fast="format words includes"
-beside="sanitize fuzz transports"
-busy="emulator balance mutants build cuda docs headers install wheel python"
+# Those that keep a core busy run two at a time, each as soon as one ends, the longest early, and before those
+# with ranks, which take turns: a rank that yields to a compiler waits for its whole slice, so that eight ranks
+# take ten times as long. Those joined by + write to the same folders, and run one after the other.
+fast="format words includes unit clang golden"
+busy="format words includes unit sanitize clang build+cuda+docs+install+wheel+python transports fuzz mutants
+    balance emulator golden headers bad draw import set schema"
+[ "$only" != fast ] || busy=$fast
 mpich=
 if has_mpi_compilers && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
     mpich=mpich
@@ -80,28 +76,31 @@ else
     build_tier tests
 fi
 unset MAKEFLAGS MAKELEVEL MFLAGS # what tests build is not this make's
-(
-    measure clang 1500 bash tests/cli/test_clang.sh "$build"
-    [ "$only" = fast ] && exit
-    for name in $beside; do
-        measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
+measure_busy() { # measure_busy NAMES: those joined by +
+    local name
+    for name in ${1//+/ }; do
+        case $name in
+        unit) measure unit 3000 "$build/unit" ;;
+        golden) measure golden 1500 "$build/golden" tests/golden ;;
+        *) measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build" ;;
+        esac
     done
-) &
-
-cli $fast
-run unit 3000 "$build/unit"
-run golden 1500 "$build/golden" tests/golden
+}
+export -f measure measure_busy log_of
+export build logs
+printf '%s\n' $busy | xargs -P 2 -I NAMES bash -c 'measure_busy NAMES' &
+pool=$!
+for name in ${busy//+/ }; do
+    while [ ! -s "$(log_of "$name").rc" ] && kill -0 $pool 2>/dev/null; do
+        sleep 0.2
+    done
+    report "$name"
+done
+wait
 if [ "$only" = fast ]; then
-    wait
-    report clang
     close_report
     exit
 fi
-cli $busy
-wait
-for name in clang $beside; do
-    report "$name"
-done
 for program in node/jobs node/launchers node/refusals node/rounds node/shrink ipc/ranks ipc/groups ipc/rounds; do
     run "$program" 600 "$build/tests/$program"
 done
@@ -109,7 +108,7 @@ run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}
     name=${name%.sh}
-    [[ " $fast $beside $busy clang " == *" $name "* ]] || cli "$name"
+    [[ " ${busy//[+[:space:]]/ } " == *" $name "* ]] || run "$name" 3000 bash "$script" "$build"
 done
 run mpi 3000 bash tests/mpi/run.sh "$build"
 run oob 1500 env LIERNE_TEST_CONTEXTS=oob bash tests/mpi/run.sh "$build" 4

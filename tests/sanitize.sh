@@ -87,7 +87,7 @@ units() {
     local filter='*/*' fewer=()
     # What takes minutes: thousands of ranks or operations, random cases by the thousand, all of larger worlds.
     if [ "$short" = short ]; then
-        filter='!(bridge_general)/!(all_pairs_[57]*|gradient_and_output_over_cp_*|chunks_of_sums_*|busiest_*|ten_thousand_*)'
+        filter='!(bridge_general)/!(all_pairs_[57]*|gradient_and_output_over_cp_*|chunks_of_sums_*|busiest_*|ten_thousand_*|four_thousand_*)'
         fewer=(LIERNE_SEEDS=50)
     fi
     make_in "$build/address" "$address" unit golden || return
