@@ -13,7 +13,7 @@ module() { # module NAME PACKAGE: a module of Debian's Python
     /usr/bin/python3 -c "import $1" 2>/dev/null || python="$python $2"
 }
 debian_build() { # what debian/control asks for: dpkg counts its own packages, not what else is on the PATH
-    for package in $(sed -n '/^Build-Depends:/,/[^,]$/p' debian/control | sed 's/^Build-Depends://; s/([^)]*)//; s/:any//' | tr -d ','); do
+    for package in build-essential $(sed -n '/^Build-Depends:/,/[^,]$/p' debian/control | sed 's/^Build-Depends://; s/([^)]*)//; s/:any//' | tr -d ','); do
         case $package in
         debhelper-compat) package=debhelper ;;
         dh-sequence-python3) package=dh-python ;;

@@ -8,7 +8,7 @@ build=$(cd "${1:?usage: stage.sh BUILD}" && pwd)
 stage=$build/python
 python=${PYTHON:-python3}
 "$python" -c 'import cffi' 2>/dev/null || {
-    echo "make python: $python has no cffi: install it, or name another interpreter: make python PYTHON=..." >&2
+    echo "make python: $python has no cffi: install python3-cffi, or by pip, or name another interpreter: PYTHON=..." >&2
     exit 1
 }
 rm -rf "$stage"
