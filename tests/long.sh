@@ -30,5 +30,6 @@ done
 for n in 2 4 8; do
     $mpirun -n $n "$build/tests/mpi/windows" 10000
 done
+$mpirun -n 8 "$build/tests/mpi/soak"
 $mpirun -n 4 "$build/tests/mpi/hangs" 0 100
 LIERNE_TRANSPORTS=mpi $mpirun -n 4 "$build/tests/mpi/hangs" 100 100

@@ -19,6 +19,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     groups) echo 1 2 3 4 ;;
     collective | known_answer | schedule | shared_output | windows) echo 2 4 8 ;;
     rounds) echo 1 2 3 8 ;;
+    soak) echo 1 2 4 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
