@@ -368,7 +368,8 @@ LIERNE_API lierne_status lierne_plan_check(const lierne_plan *const *plans, int 
  * them, they can be neither destroyed nor updated (BUSY). Only plans with max_segments
  * (lierne/redistribute.h) and those of samples (lierne/samples.h) may be updated between calls,
  * which then move what was updated; not during a call, nor after one that was captured into a
- * graph. Such plans are coalesced with each other, and are between the same ranks. */
+ * graph. Such plans are coalesced with each other, and are between the same ranks. Those of a
+ * migration are updated together: lierne_coalesced_update_migration (lierne/sparse.h). */
 #define LIERNE_MAX_COALESCED 64 /* plans held by one lierne_coalesced */
 
 typedef struct lierne_coalesced lierne_coalesced;

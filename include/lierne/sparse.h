@@ -178,6 +178,16 @@ LIERNE_API lierne_status lierne_plan_create_migration(lierne_plan **out, lierne_
 LIERNE_API lierne_status lierne_plan_update_migration(lierne_plan *plan,
                                                       const lierne_migration_spec *spec);
 
+/* The same for coalesced plans of a migration and of plans that are retyped from it: all fields of
+ * the rows get the next step at once, with one sparse exchange and two agreements however many they
+ * are, and stay coalesced. spec: as for lierne_plan_update_migration, of the migration among them.
+ * If any rank fails, every rank gets the same error, and all plans keep the old rows. Errors: those
+ * of lierne_plan_update_migration; INVALID also where none of the plans is a migration, or another
+ * one is not retyped; BUSY where a call of the coalesced plans or of one of them is in flight or
+ * was captured into a graph, or other coalesced plans hold one of them. */
+LIERNE_API lierne_status lierne_coalesced_update_migration(lierne_coalesced *coalesced,
+                                                           const lierne_migration_spec *spec);
+
 /* Fetch-and-add: every ghost adds a number to the row that it refers to, and fetches the value that
  * the row had before (PetscSFFetchAndOp, with a stated order). So ranks number rows that they do
  * not own, or allocate places in lists of other ranks. */

@@ -22,16 +22,23 @@ struct lierne_coalesced {
     int calls[2]; /* ids of the agreements on the calls in flight; -1: not compared */
     int64_t started[2];
     lierne_counters *counters;
+    lierne_spare spare[2]; /* of the executions before the last update */
 };
+
+static void drop_executions(lierne_coalesced *x) {
+    lierne_execution_destroy(x->executions[LIERNE_DIRECTION_FORWARD]);
+    lierne_execution_destroy(x->executions[LIERNE_DIRECTION_ADJOINT]);
+    lierne_connection_destroy(x->connection);
+}
 
 static void drop_coalesced(lierne_coalesced *x) {
     for (int i = 0; x->plans && i < x->n; i++) {
         lierne_plan_hold(x->plans[i], -1);
         lierne_plan_keep(x->plans[i], -x->keeps);
     }
-    lierne_execution_destroy(x->executions[LIERNE_DIRECTION_FORWARD]);
-    lierne_execution_destroy(x->executions[LIERNE_DIRECTION_ADJOINT]);
-    lierne_connection_destroy(x->connection);
+    drop_executions(x);
+    lierne_spare_free(x->context, &x->spare[LIERNE_DIRECTION_FORWARD]);
+    lierne_spare_free(x->context, &x->spare[LIERNE_DIRECTION_ADJOINT]);
     lierne_mem_free(x->plans);
     lierne_counters_release(x->context, x->counters);
     lierne_mem_free(x);
@@ -50,7 +57,7 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
     return LIERNE_OK;
 }
 
-static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
+static lierne_status make_execution(lierne_coalesced *x, lierne_direction d, lierne_spare *spare) {
     const lierne_route *routes[LIERNE_MAX_COALESCED];
     const lierne_varying *varying[LIERNE_MAX_COALESCED];
     for (int i = 0; i < x->n; i++) {
@@ -62,7 +69,15 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
                                    routes, (size_t)x->n, 1,
                                    d == LIERNE_DIRECTION_FORWARD ? "coalesced forward"
                                                                  : "coalesced adjoint",
-                                   NULL, x->varies ? varying : NULL);
+                                   spare, x->varies ? varying : NULL);
+}
+
+/* spare: memory of other executions, two of it or NULL. */
+static lierne_status make_executions(lierne_coalesced *x, lierne_spare *spare) {
+    for (int d = 0; d < 2; d++) {
+        LIERNE_TRY(make_execution(x, (lierne_direction)d, spare ? &spare[d] : NULL));
+    }
+    return lierne_connection_create(&x->connection, x->context, x->executions, 1);
 }
 
 static const lierne_varying *varying_of(lierne_plan *plan) {
@@ -124,9 +139,7 @@ static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *cont
         lierne_plan_hold(x->plans[x->n], 1);
         lierne_plan_keep(x->plans[x->n], x->keeps);
     }
-    LIERNE_TRY(make_execution(x, LIERNE_DIRECTION_FORWARD));
-    LIERNE_TRY(make_execution(x, LIERNE_DIRECTION_ADJOINT));
-    return lierne_connection_create(&x->connection, context, x->executions, 1);
+    return make_executions(x, NULL);
 }
 
 /* The context of the first plan that is not NULL, so that a rank with a NULL among its plans can
@@ -189,6 +202,108 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     context->nplans++;
     *out = x;
     return LIERNE_OK;
+}
+
+lierne_plan *lierne_coalesced_plan(const lierne_coalesced *x, int i) {
+    return i < x->n ? x->plans[i] : NULL;
+}
+
+lierne_context *lierne_coalesced_context(const lierne_coalesced *x) {
+    return x->context;
+}
+
+lierne_status lierne_coalesced_check_changeable(const lierne_coalesced *x,
+                                                const lierne_plan *plan) {
+    for (int i = 0; i < x->n; i++) {
+        char which[32];
+        snprintf(which, sizeof which, "plan %d", i);
+        LIERNE_TRY(x->plans[i] == plan ? LIERNE_OK : lierne_plan_check_retyped(x->plans[i], which));
+    }
+    for (int i = 0; i < x->n; i++) {
+        LIERNE_TRY(lierne_plan_check_changeable_held(x->plans[i]));
+    }
+    for (int d = 0; d < 2; d++) {
+        if (lierne_execution_running(x->executions[d]) ||
+            lierne_execution_was_captured(x->executions[d])) {
+            return LIERNE_FAIL(LIERNE_ERR_BUSY,
+                               "rank %d: a call of the coalesced plans is in flight, or was "
+                               "captured into a graph, whose replays keep its sizes",
+                               x->context->rank);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Makes the plan i of next, which follows a plan of these parts. */
+static lierne_status follow(lierne_coalesced *next, lierne_plan *plan, int i,
+                            const lierne_plan_parts *like) {
+    lierne_plan_parts parts = {0};
+    lierne_status status = lierne_plan_retype_parts(&parts, plan, like);
+    status = status == LIERNE_OK ? lierne_plan_make_next(&next->plans[i], plan, &parts) : status;
+    lierne_plan_parts_free(next->context, &parts);
+    return status;
+}
+
+/* What comes next of the plans and executions of x; the retyped ones first, because a plan takes
+ * the parts that it is made of. */
+static lierne_status make_next(lierne_coalesced *next, lierne_coalesced *x, const lierne_plan *plan,
+                               lierne_plan_parts *parts) {
+    LIERNE_TRY(lierne_alloc(&next->plans, (size_t)x->n, sizeof(lierne_plan *)));
+    next->n = x->n;
+    for (int i = 0; i < x->n; i++) {
+        LIERNE_TRY(x->plans[i] == plan ? LIERNE_OK : follow(next, x->plans[i], i, parts));
+    }
+    for (int i = 0; i < x->n; i++) {
+        LIERNE_TRY(x->plans[i] == plan ? lierne_plan_make_next(&next->plans[i], x->plans[i], parts)
+                                       : LIERNE_OK);
+    }
+    return make_executions(next, x->spare);
+}
+
+static void take_next(lierne_coalesced *x, lierne_coalesced *next) {
+    lierne_coalesced was = *x;
+    for (int i = 0; i < x->n; i++) {
+        lierne_plan_take_next(x->plans[i], next->plans[i], lierne_plan_get_number(x->plans[i]));
+    }
+    x->connection = next->connection;
+    next->connection = was.connection;
+    for (int d = 0; d < 2; d++) {
+        lierne_spare_free(x->context, &x->spare[d]);
+        x->spare[d] = lierne_execution_take_spare(was.executions[d]);
+        x->executions[d] = next->executions[d];
+        next->executions[d] = was.executions[d];
+    }
+}
+
+static lierne_status agree_on_next(lierne_coalesced *x, const lierne_coalesced *next,
+                                   lierne_status status, const lierne_field *fields,
+                                   size_t nfields) {
+    int decision;
+    LIERNE_TRY(lierne_context_agree_all(x->context, status, fields, nfields, &decision));
+    for (int i = 0; i < next->n; i++) {
+        LIERNE_TRY(lierne_plan_connect(next->plans[i], true));
+    }
+    return lierne_connection_establish(next->connection);
+}
+
+lierne_status lierne_coalesced_replace(lierne_coalesced *x, const lierne_plan *plan,
+                                       lierne_status status, lierne_plan_parts *parts,
+                                       const lierne_field *fields, size_t nfields) {
+    lierne_coalesced next = {.context = x->context};
+    status = status == LIERNE_OK ? make_next(&next, x, plan, parts) : status;
+    int64_t call = lierne_context_begin_call(x->context, "planning again", -1, x->decision);
+    status = agree_on_next(x, &next, status, fields, nfields);
+    lierne_context_end_call(x->context, call, status);
+    if (status == LIERNE_OK) {
+        take_next(x, &next);
+    }
+    drop_executions(&next); /* they read the routes of the plans */
+    for (int i = 0; i < next.n; i++) {
+        lierne_plan_drop_next(next.plans[i]);
+    }
+    lierne_mem_free(next.plans);
+    lierne_plan_parts_free(x->context, parts);
+    return status;
 }
 
 lierne_status lierne_coalesced_destroy(lierne_coalesced *x) {

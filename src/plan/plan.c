@@ -302,13 +302,8 @@ static lierne_status compare_groups(lierne_context *context, bool waits, const l
                              (long long)sets[0], sets[1] == 0 ? "NULL" : "one of other groups");
 }
 
-/* Whether all ranks could plan; then connects their messages. */
-static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
-                            const lierne_plan *plan, const lierne_field *fields, size_t nfields,
-                            int *decision) {
-    LIERNE_TRY(waits || lierne_context_connects(context)
-                   ? lierne_context_agree_all(context, status, fields, nfields, decision)
-                   : lierne_context_agree(context, status, fields, nfields, decision));
+lierne_status lierne_plan_connect(const lierne_plan *plan, bool waits) {
+    lierne_context *context = plan->context;
     LIERNE_TRY(compare_groups(context, waits || lierne_context_connects(context), plan));
     LIERNE_TRY(lierne_connection_establish(plan->connection));
     const executions all = executions_of(plan);
@@ -318,6 +313,16 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
     return plan->outputs[LIERNE_DIRECTION_FORWARD] || plan->outputs[LIERNE_DIRECTION_ADJOINT]
                ? lierne_shared_outputs_connect(context, plan->outputs, 2)
                : LIERNE_OK;
+}
+
+/* Whether all ranks could plan; then connects their messages. */
+static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
+                            const lierne_plan *plan, const lierne_field *fields, size_t nfields,
+                            int *decision) {
+    LIERNE_TRY(waits || lierne_context_connects(context)
+                   ? lierne_context_agree_all(context, status, fields, nfields, decision)
+                   : lierne_context_agree(context, status, fields, nfields, decision));
+    return lierne_plan_connect(plan, waits);
 }
 
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
@@ -395,37 +400,58 @@ static void keep_memory(lierne_plan *plan, lierne_plan *old) {
     }
 }
 
+lierne_status lierne_plan_make_next(lierne_plan **next, lierne_plan *plan,
+                                    lierne_plan_parts *parts) {
+    parts->group = plan->group;
+    parts->name = plan->parts.name;
+    return lierne_plan_name_error(make(next, plan->context, parts, plan), plan->parts.name);
+}
+
+void lierne_plan_take_next(lierne_plan *plan, lierne_plan *next, int decision) {
+    const lierne_plan was = *plan;
+    lierne_context_trace_calls(plan->context);
+    swap_parts(plan, next);
+    keep_memory(plan, next);
+    plan->held = was.held;
+    plan->kept = was.kept;
+    plan->decision = decision;
+    for (int d = 0; decision == was.decision && d < 2; d++) { /* calls keep their numbers */
+        plan->started[d] = was.started[d];
+        plan->coalesced_calls[d] = was.coalesced_calls[d];
+    }
+    lierne_recorder_set_name(&plan->context->recorder, decision, plan->parts.name);
+    if (!plan->parts.saved_spec) {
+        plan->parts.saved_spec = next->parts.saved_spec;
+        next->parts.saved_spec = NULL;
+    }
+}
+
+void lierne_plan_drop_next(lierne_plan *next) {
+    if (next) {
+        drop_plan(next);
+    }
+}
+
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields) {
     lierne_context *context = plan->context;
     lierne_plan *next = NULL;
     bool waits = parts->waits;
     int decision;
-    parts->group = plan->group;
-    parts->name = plan->parts.name;
     if (status == LIERNE_OK) {
-        status = make(&next, context, parts, plan);
+        status = lierne_plan_make_next(&next, plan, parts);
+    } else {
+        lierne_plan_name_error(status, plan->parts.name);
     }
-    lierne_plan_name_error(status, plan->parts.name);
     int64_t call = lierne_context_begin_call(context, "planning again", -1, plan->decision);
     status = decide(context, waits, status, next, fields, nfields, &decision);
     lierne_context_end_call(context, call, status);
     lierne_plan_name_error(status, plan->parts.name);
     if (status == LIERNE_OK) {
-        lierne_context_trace_calls(context);
-        swap_parts(plan, next);
-        keep_memory(plan, next);
-        plan->decision = decision;
-        lierne_recorder_set_name(&context->recorder, decision, plan->parts.name);
-        if (!plan->parts.saved_spec) {
-            plan->parts.saved_spec = next->parts.saved_spec;
-            next->parts.saved_spec = NULL;
-        }
+        lierne_plan_take_next(plan, next, decision);
     }
     lierne_plan_parts_free(context, parts);
-    if (next) {
-        drop_plan(next);
-    }
+    lierne_plan_drop_next(next);
     return status;
 }
 

@@ -100,6 +100,22 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields);
 
+/* The steps of it, for plans that are replaced together, under one agreement. make_next: the plan
+ * that is to take the place of another one, of the parts; not collective; *next is to be dropped
+ * also on failure. connect: after the agreement, collective. take_next: exchanges the two;
+ * decision: the number of the agreement, or that of the plan, whose calls then go on. */
+lierne_status lierne_plan_make_next(lierne_plan **next, lierne_plan *plan,
+                                    lierne_plan_parts *parts);
+lierne_status lierne_plan_connect(const lierne_plan *plan, bool waits);
+void lierne_plan_take_next(lierne_plan *plan, lierne_plan *next, int decision);
+void lierne_plan_drop_next(lierne_plan *next); /* NULL is allowed */
+
+/* Parts of a retyped plan, of what another plan is made of. */
+lierne_status lierne_plan_retype_parts(lierne_plan_parts *parts, const lierne_plan *retyped,
+                                       const lierne_plan_parts *like);
+/* INVALID for a plan that lierne_plan_create_retyped did not make. which: its name. */
+lierne_status lierne_plan_check_retyped(const lierne_plan *plan, const char *which);
+
 /* The group of a plan, or NULL; its domain. */
 lierne_group *lierne_plan_group(const lierne_plan *plan);
 /* The saved spec of a plan if its `free` is this one, which identifies the planner; else NULL. */
@@ -143,6 +159,8 @@ bool lierne_plan_in_flight(const lierne_plan *plan);
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 /* The same before a plan changes; BUSY also if a call of it was captured into a graph. */
 lierne_status lierne_plan_check_changeable(const lierne_plan *plan);
+/* The same where one lierne_coalesced may hold the plan, which changes with it. */
+lierne_status lierne_plan_check_changeable_held(const lierne_plan *plan);
 
 /* Collective over the context. Makes a plan that does the same in the domain of a group, with one
  * request per direction, as part of something that destroys it (lierne_plan_own). number: that of
@@ -179,5 +197,19 @@ typedef struct lierne_compared_call {
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
                                        const lierne_compared_call *compared, int *id);
 lierne_status lierne_plan_end_call(lierne_context *context, int id, lierne_execution *execution);
+
+/* For planners that update coalesced plans. The plan i, NULL beyond the last one, and the context.
+ */
+lierne_plan *lierne_coalesced_plan(const lierne_coalesced *coalesced, int i);
+lierne_context *lierne_coalesced_context(const lierne_coalesced *coalesced);
+/* INVALID where another plan than this one is not retyped; BUSY where a call is in flight, or was
+ * captured into a graph, or other coalesced plans hold one of them. */
+lierne_status lierne_coalesced_check_changeable(const lierne_coalesced *coalesced,
+                                                const lierne_plan *plan);
+/* As lierne_plan_replace for one of the plans, which the others, retyped, follow: one agreement for
+ * all. */
+lierne_status lierne_coalesced_replace(lierne_coalesced *coalesced, const lierne_plan *plan,
+                                       lierne_status status, lierne_plan_parts *parts,
+                                       const lierne_field *fields, size_t nfields);
 
 #endif

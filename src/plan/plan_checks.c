@@ -52,8 +52,8 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     return check_idle(plan, plan->held);
 }
 
-lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
-    LIERNE_TRY(check_idle(plan, plan->held - plan->kept));
+static lierne_status check_changeable(const lierne_plan *plan, int held) {
+    LIERNE_TRY(check_idle(plan, held));
     for (int d = 0; d < 2; d++) {
         if (lierne_execution_was_captured(plan->requests[d][0].execution)) {
             return LIERNE_FAIL(LIERNE_ERR_BUSY,
@@ -63,4 +63,12 @@ lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
         }
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
+    return check_changeable(plan, plan->held - plan->kept);
+}
+
+lierne_status lierne_plan_check_changeable_held(const lierne_plan *plan) {
+    return check_changeable(plan, plan->held - 1);
 }

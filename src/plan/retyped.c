@@ -81,12 +81,10 @@ static lierne_status retype_side(lierne_plan_side *side, const lierne_plan_side 
     return LIERNE_OK;
 }
 
-static lierne_status retype(lierne_plan_parts *parts, const lierne_plan *like,
+static lierne_status retype(lierne_plan_parts *parts, const lierne_plan_parts *from,
                             const lierne_retyped_spec *spec) {
-    const lierne_plan_parts *from = &like->parts;
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight;
-    parts->group = like->group;
     parts->kind = retyped_kind;
     parts->no_adjoint = from->no_adjoint;
     parts->in_place = from->in_place && spec->in_stride == spec->out_stride;
@@ -116,8 +114,9 @@ lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *l
         out ? take_spec(&spec, given, like)
             : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", like->context->rank);
     if (status == LIERNE_OK) {
-        status = retype(&parts, like, &spec);
+        status = retype(&parts, &like->parts, &spec);
     }
+    parts.group = like->group;
     const lierne_field fields[] = {{.name = "lierne_plan_create_retyped"},
                                    {.name = "like", .value = like->decision},
                                    {.name = "dtype", .value = spec.dtype},
@@ -128,13 +127,27 @@ lierne_status lierne_plan_create_retyped(lierne_plan **out, const lierne_plan *l
                            sizeof fields / sizeof *fields);
 }
 
+lierne_status lierne_plan_check_retyped(const lierne_plan *plan, const char *which) {
+    return strcmp(plan->parts.kind, retyped_kind) == 0
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
+                             "rank %d: %s is of kind %s, must be one of "
+                             "lierne_plan_create_retyped",
+                             plan->context->rank, which, plan->parts.kind);
+}
+
+lierne_status lierne_plan_retype_parts(lierne_plan_parts *parts, const lierne_plan *retyped,
+                                       const lierne_plan_parts *like) {
+    const lierne_retyped_spec spec = {.dtype = retyped->parts.dtype,
+                                      .width = retyped->parts.row.width,
+                                      .in_stride = retyped->parts.row.in,
+                                      .out_stride = retyped->parts.row.out,
+                                      .max_inflight = retyped->parts.max_inflight};
+    return retype(parts, like, &spec);
+}
+
 static lierne_status check_update(const lierne_plan *plan, const lierne_plan *like) {
-    if (strcmp(plan->parts.kind, retyped_kind) != 0) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                           "rank %d: the plan is of kind %s, must be one of "
-                           "lierne_plan_create_retyped",
-                           plan->context->rank, plan->parts.kind);
-    }
+    LIERNE_TRY(lierne_plan_check_retyped(plan, "the plan"));
     if (like->context != plan->context) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: like is of another context than the plan",
                            plan->context->rank);
@@ -150,12 +163,7 @@ lierne_status lierne_plan_update_retyped(lierne_plan *plan, const lierne_plan *l
     LIERNE_TRY(lierne_context_alive(plan->context));
     lierne_status status = like ? check_update(plan, like) : lierne_check_set(like, "like");
     if (status == LIERNE_OK) {
-        const lierne_retyped_spec spec = {.dtype = plan->parts.dtype,
-                                          .width = plan->parts.row.width,
-                                          .in_stride = plan->parts.row.in,
-                                          .out_stride = plan->parts.row.out,
-                                          .max_inflight = plan->parts.max_inflight};
-        status = retype(&parts, like, &spec);
+        status = lierne_plan_retype_parts(&parts, plan, &like->parts);
     }
     const lierne_field fields[] = {{.name = "lierne_plan_update_retyped"},
                                    {.name = "plan", .value = plan->decision},

@@ -29,6 +29,7 @@ typedef struct run {
     int64_t born; /* the next number */
     field fields[FIELDS];
     lierne_plan *plans[FIELDS];
+    lierne_coalesced *all; /* where all fields are updated at once */
 } run;
 
 #define EXPECT(t, condition)                                                                       \
@@ -131,7 +132,7 @@ static void check_coalesced(run *t, int direction) {
     move moves[FIELDS];
     void *out[FIELDS];
     const void *in[FIELDS];
-    lierne_coalesced *all = NULL;
+    lierne_coalesced *all = t->all;
     int64_t sent = 0;
     lierne_report report = {.size = sizeof report};
     for (int i = 0; i < FIELDS; i++) {
@@ -139,7 +140,7 @@ static void check_coalesced(run *t, int direction) {
         out[i] = moves[i].out.at;
         in[i] = moves[i].in.at;
     }
-    EXPECT(t, lierne_coalesced_create(&all, t->plans, FIELDS) == LIERNE_OK);
+    EXPECT(t, all || lierne_coalesced_create(&all, t->plans, FIELDS) == LIERNE_OK);
     EXPECT(t, all && lierne_coalesced_begin(all, (lierne_direction)direction, out, in, NULL) ==
                          LIERNE_OK);
     EXPECT(t, all && lierne_coalesced_end(all, (lierne_direction)direction) == LIERNE_OK);
@@ -147,7 +148,7 @@ static void check_coalesced(run *t, int direction) {
     EXPECT(t, all && lierne_coalesced_get_messages(&sent, NULL, all, (lierne_direction)direction) ==
                          LIERNE_OK);
     EXPECT(t, sent == report.sent_messages);
-    lierne_coalesced_destroy(all);
+    lierne_coalesced_destroy(t->all ? NULL : all);
     for (int i = 0; i < FIELDS; i++) {
         move_check(t, &moves[i]);
     }
@@ -190,6 +191,10 @@ static void plan_step(run *t) {
                                         .dtype = f->dtype,
                                         .width = f->width,
                                         .stride = f->in};
+    if (t->all) {
+        EXPECT(t, lierne_coalesced_update_migration(t->all, &spec) == LIERNE_OK);
+        return;
+    }
     if (t->step > 0) {
         EXPECT(t, lierne_plan_update_migration(t->plans[0], &spec) == LIERNE_OK);
     } else {
@@ -207,6 +212,9 @@ static void plan_step(run *t) {
         } else {
             EXPECT(t, lierne_plan_create_retyped(&t->plans[i], t->plans[0], &retyped) == LIERNE_OK);
         }
+    }
+    if (t->m->seed % 2 && t->step == 1) {
+        EXPECT(t, lierne_coalesced_create(&t->all, t->plans, FIELDS) == LIERNE_OK);
     }
 }
 
@@ -249,6 +257,7 @@ void migration_steps_run(migration_steps *m, lierne_context *context) {
     for (; t->step < m->steps && !m->wrong; t->step++) {
         run_step(t);
     }
+    EXPECT(t, lierne_coalesced_destroy(t->all) == LIERNE_OK);
     for (int i = FIELDS; i-- > 0;) {
         EXPECT(t, lierne_plan_destroy(t->plans[i]) == LIERNE_OK);
     }

@@ -9,8 +9,8 @@
 enum { MIGRATION_RANKS = 8, MIGRATION_ROWS = 4096 };
 
 /* Steps of one rank, through one migration that is updated, in three fields: one of the plan's own
- * type, two by retyped plans by turns one by one
- * and coalesced. */
+ * type, two by retyped plans, by turns
+ * one by one and coalesced. Of odd seeds the coalesced plans stay, and are updated together. */
 typedef struct migration_steps {
     uint64_t seed;
     int steps;

@@ -309,6 +309,7 @@ static void execute_badly(world *w) {
     BAD(lierne_request_end, request);
     BAD(lierne_coalesced_create, &w->coalesced, &w->plan, -1);
     assert_ok(lierne_coalesced_create(&w->coalesced, &w->plan, 1));
+    BAD(lierne_coalesced_update_migration, w->coalesced, NULL);
     BAD(lierne_coalesced_get_messages, NULL, NULL, NULL, LIERNE_DIRECTION_FORWARD);
     BAD(lierne_coalesced_begin, w->coalesced, LIERNE_DIRECTION_FORWARD, NULL, &in, NULL);
     BAD(lierne_coalesced_end, w->coalesced, LIERNE_DIRECTION_ADJOINT);

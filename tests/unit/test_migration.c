@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "rank_threads.h"
 #include "ranks.h"
+#include "runtime/context/context.h"
 #include "seeds.h"
 #include "unit/migration_case.h"
 
@@ -195,6 +196,39 @@ Test(migration, an_error_of_one_rank_is_every_ranks_and_the_plan_keeps_its_rows)
     }
 }
 
+/* Plans that cannot be updated together: in flight, held by others too, of other kinds; and those
+ * that keep their rows where one rank's are wrong. */
+static bool updates_together(lierne_coalesced *held, lierne_plan *plan, lierne_plan *retyped,
+                             lierne_plan *barrier, int rank) {
+    lierne_migration_spec spec = spec_of(rank), bad = spec;
+    lierne_coalesced *more = NULL, *alone = NULL;
+    int64_t out[2][3];
+    void *const outs[] = {out[0], out[1]};
+    const void *const ins[] = {values[rank], values[rank]};
+    bad.owner = rank ? high : bad.owner;
+    bool right =
+        lierne_coalesced_update_migration(held, &bad) == LIERNE_ERR_OWNER_RANGE &&
+        strstr(lierne_last_error(), "rank 1: row 1 gets owner 2") && moves_by_hand(plan, rank) &&
+        moves_by_hand(retyped, rank) &&
+        lierne_coalesced_begin(held, LIERNE_DIRECTION_FORWARD, outs, ins, NULL) == LIERNE_OK &&
+        lierne_coalesced_update_migration(held, &spec) == LIERNE_ERR_BUSY &&
+        strstr(lierne_last_error(), "is in flight") &&
+        lierne_coalesced_end(held, LIERNE_DIRECTION_FORWARD) == LIERNE_OK &&
+        lierne_coalesced_create(&more, (lierne_plan *[]){retyped, barrier}, 2) == LIERNE_OK &&
+        lierne_coalesced_update_migration(held, &spec) == LIERNE_ERR_BUSY &&
+        strstr(lierne_last_error(), "hold the plan") &&
+        lierne_coalesced_update_migration(more, &spec) == LIERNE_ERR_INVALID &&
+        strstr(lierne_last_error(), "none of the coalesced plans is a migration") &&
+        lierne_coalesced_destroy(more) == LIERNE_OK;
+    lierne_coalesced_create(&alone, (lierne_plan *[]){plan, barrier}, 2);
+    right = right && lierne_coalesced_update_migration(alone, &spec) == LIERNE_ERR_INVALID &&
+            strstr(lierne_last_error(), "plan 1 is of kind barrier") &&
+            lierne_coalesced_update_migration(NULL, &spec) == LIERNE_ERR_INVALID;
+    lierne_coalesced_destroy(alone);
+    return right && lierne_coalesced_update_migration(held, &spec) == LIERNE_OK &&
+           moves_by_hand(retyped, rank);
+}
+
 /* Plans that are held, of another kind or missing. */
 static void run_updates(lierne_context *context, void *shared) {
     bool *right = shared;
@@ -210,6 +244,7 @@ static void run_updates(lierne_context *context, void *shared) {
                lierne_coalesced_create(&held, (lierne_plan *[]){plan, retyped}, 2) == LIERNE_OK &&
                lierne_plan_update_migration(plan, &spec) == LIERNE_ERR_BUSY &&
                lierne_plan_update_retyped(retyped, plan) == LIERNE_ERR_BUSY &&
+               updates_together(held, plan, retyped, barrier, r) &&
                lierne_coalesced_destroy(held) == LIERNE_OK &&
                lierne_plan_update_migration(retyped, &spec) == LIERNE_ERR_INVALID &&
                strstr(lierne_last_error(), "the plan is not a migration") &&
@@ -240,10 +275,11 @@ typedef struct shortage {
     bool right[2];
 } shortage;
 
+static const int32_t stay[2][3] = {{0, 0, 0}, {1, 1, 1}};
+
 static void run_shortage(lierne_context *context, void *shared) {
     shortage *s = shared;
     int r = lierne_context_get_rank(context);
-    static const int32_t stay[2][3] = {{0, 0, 0}, {1, 1, 1}};
     const lierne_retyped_spec other = {sizeof other, LIERNE_DTYPE_I64, 1, 0, 0, 0, NULL};
     lierne_migration_spec spec = spec_of(r);
     lierne_plan *plan = NULL, *retyped = NULL, *created = NULL;
@@ -269,11 +305,41 @@ static void run_shortage(lierne_context *context, void *shared) {
     lierne_plan_destroy(plan);
 }
 
-Test(migration, memory_that_one_rank_lacks_is_every_ranks_error) {
+/* The same of an update of all fields, which both change or both keep. */
+static void run_shortage_together(lierne_context *context, void *shared) {
+    shortage *s = shared;
+    int r = lierne_context_get_rank(context);
+    const lierne_retyped_spec other = {sizeof other, LIERNE_DTYPE_I64, 1, 0, 0, 0, NULL};
+    lierne_migration_spec spec = spec_of(r);
+    lierne_plan *plans[2] = {NULL};
+    lierne_coalesced *all = NULL;
+    int64_t out[2][3];
+    s->right[r] = lierne_plan_create_migration(&plans[0], context, &spec) == LIERNE_OK &&
+                  lierne_plan_create_retyped(&plans[1], plans[0], &other) == LIERNE_OK &&
+                  lierne_coalesced_create(&all, plans, 2) == LIERNE_OK &&
+                  lierne_coalesced_update_migration(all, &spec) == LIERNE_OK; /* waits for all */
+    spec.owner = stay[r];
+    if (r == 1) {
+        lierne_mem_fail_at(s->at);
+    }
+    s->status[r] = lierne_coalesced_update_migration(all, &spec);
+    lierne_mem_fail_at(0);
+    for (int i = 0; i < 2; i++) {
+        bool stayed = lierne_plan_forward(plans[i], out[i], values[r], NULL) == LIERNE_OK &&
+                      memcmp(out[i], values[r], (size_t)spec.nrows * sizeof **out) == 0;
+        s->right[r] = s->right[r] && (s->status[r] == LIERNE_OK ? stayed : !stayed);
+        s->right[r] = s->right[r] && (s->status[r] == LIERNE_OK || moves_by_hand(plans[i], r));
+    }
+    lierne_coalesced_destroy(all);
+    lierne_plan_destroy(plans[1]);
+    lierne_plan_destroy(plans[0]);
+}
+
+static void run_out_of_memory(void (*run)(lierne_context *, void *)) {
     bool failed = true;
     for (size_t k = 1; failed && k < 600; k++) {
         shortage s = {.at = k};
-        ranks_run(2, NULL, run_shortage, &s);
+        ranks_run(2, NULL, run, &s);
         failed = s.status[1] != LIERNE_OK;
         cr_assert(!failed || s.status[1] == LIERNE_ERR_NO_MEMORY, "allocation %zu: %s", k,
                   lierne_status_name(s.status[1]));
@@ -281,4 +347,37 @@ Test(migration, memory_that_one_rank_lacks_is_every_ranks_error) {
         cr_assert(s.right[0] && s.right[1], "allocation %zu", k);
     }
     cr_assert(!failed, "every allocation fails");
+}
+
+Test(migration, memory_that_one_rank_lacks_is_every_ranks_error) {
+    run_out_of_memory(run_shortage);
+    run_out_of_memory(run_shortage_together);
+}
+
+/* What planning a step of three fields takes: agreements and sparse exchanges, by the recorder. */
+static void run_waits(lierne_context *context, void *shared) {
+    int64_t *waits = shared;
+    int r = lierne_context_get_rank(context);
+    const lierne_retyped_spec other = {sizeof other, LIERNE_DTYPE_I64, 1, 0, 0, 0, NULL};
+    const lierne_migration_spec spec = spec_of(r);
+    lierne_plan *plans[3] = {NULL};
+    lierne_coalesced *all = NULL;
+    lierne_plan_create_migration(&plans[0], context, &spec);
+    lierne_plan_create_retyped(&plans[1], plans[0], &other);
+    lierne_plan_create_retyped(&plans[2], plans[0], &other);
+    lierne_coalesced_create(&all, plans, 3);
+    waits[r] = -context->recorder.controls;
+    lierne_status status = lierne_coalesced_update_migration(all, &spec);
+    waits[r] = status == LIERNE_OK ? waits[r] + context->recorder.controls : -1;
+    lierne_coalesced_destroy(all);
+    for (int i = 3; i-- > 0;) {
+        lierne_plan_destroy(plans[i]);
+    }
+}
+
+Test(migration, fields_that_are_updated_together_cost_no_agreement_of_their_own) {
+    int64_t waits[2] = {0};
+    ranks_run(2, NULL, run_waits, waits);
+    /* On sim an agreement is two: taking part, and waiting. */
+    cr_assert(waits[0] == 5 && waits[1] == 5, "%d %d", (int)waits[0], (int)waits[1]);
 }

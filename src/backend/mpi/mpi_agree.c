@@ -128,12 +128,10 @@ static lierne_status find_difference(lierne_mpi_state *m, const lierne_field *fi
     return broadcast_decision(m, differs, decision);
 }
 
-static lierne_status reduce(lierne_mpi_state *m, int64_t failed, uint64_t hash) {
-    lierne_mpi_start_deadline(m);
+static void set_words(lierne_mpi_state *m, int64_t failed, uint64_t hash) {
     m->reduce_in[FAILED] = failed;
     m->reduce_in[HASH] = (int64_t)hash;
     m->reduce_in[NOT_HASH] = (int64_t)~hash;
-    return minimum(m, WORDS);
 }
 
 static bool same_hash(const lierne_mpi_state *m) {
@@ -141,15 +139,23 @@ static bool same_hash(const lierne_mpi_state *m) {
 }
 
 bool lierne_mpi_all_close(lierne_mpi_state *m) {
-    return reduce(m, -1 - (int64_t)m->rank, CLOSING) == LIERNE_OK && same_hash(m);
+    lierne_status memory;
+    set_words(m, -1 - (int64_t)m->rank, CLOSING);
+    return lierne_mpi_exchange(m, WORDS, NULL, 0, NULL, &memory) == LIERNE_OK && same_hash(m);
 }
 
-lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
-                               size_t n, int *id, lierne_status *decision) {
+lierne_status lierne_mpi_agree_exchange(void *state, const lierne_control_agreement *agreement,
+                                        const lierne_control_message *messages, size_t nmessages,
+                                        lierne_control_messages *received, lierne_status *memory,
+                                        lierne_status *decision) {
     lierne_mpi_state *m = state;
-    *id = m->agreements++;
+    lierne_status mine = agreement->mine;
+    const lierne_field *fields = agreement->fields;
+    size_t n = agreement->n;
+    m->agreements++;
     set_decision(m, mine);
-    LIERNE_TRY(reduce(m, mine != LIERNE_OK ? m->rank : m->world, lierne_fields_hash(fields, n)));
+    set_words(m, mine != LIERNE_OK ? m->rank : m->world, lierne_fields_hash(fields, n));
+    LIERNE_TRY(lierne_mpi_exchange(m, WORDS, messages, nmessages, received, memory));
     if (m->reduce_out[FAILED] < 0) {
         return LIERNE_FAIL(LIERNE_ERR_MISMATCH, "rank %d destroys its context while others plan",
                            lierne_mpi_name(m, (int)(-1 - m->reduce_out[FAILED])));
@@ -162,4 +168,12 @@ lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_fie
     }
     *decision = LIERNE_OK;
     return LIERNE_OK;
+}
+
+lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
+                               size_t n, int *id, lierne_status *decision) {
+    const lierne_control_agreement agreement = {mine, fields, n};
+    lierne_status memory;
+    *id = ((lierne_mpi_state *)state)->agreements;
+    return lierne_mpi_agree_exchange(state, &agreement, NULL, 0, NULL, &memory, decision);
 }

@@ -63,6 +63,7 @@ const lierne_control lierne_mpi_control = {
     .idle = idle,
     .close = lierne_mpi_close,
     .progress = progress_mpi,
+    .agree_exchange = lierne_mpi_agree_exchange,
     .failures = &failures,
     .processes = &processes,
     .survivors = &survivors,

@@ -13,7 +13,11 @@
  * full piece, or a message for the sink, is being received, no other message is received: the next
  * piece may move the memory of the first, and there is one sink.
  *
- * Requests in flight are few and have fixed slots, because sending must not allocate either. */
+ * Requests in flight are few and have fixed slots, because sending must not allocate either.
+ *
+ * An exchange that agrees ends with the reduction of an agreement in place of the barrier. So every
+ * agreement receives what arrives, and drops it where it exchanges nothing: a rank that exchanges
+ * while others do something else could not end otherwise, and would not learn what they do. */
 #include "backend/mpi/mpi_state.h"
 
 #define WINDOW  32 /* sends in flight, and receives */
@@ -31,10 +35,11 @@ typedef struct exchange {
     size_t piece; /* words of a full one */
     const lierne_control_message *messages;
     size_t nmessages;
-    size_t next;    /* message to send */
-    size_t started; /* words of it that were sent */
-    lierne_control_messages *received;
-    bool in_pieces;       /* some message may continue in another piece */
+    size_t next;                       /* message to send */
+    size_t started;                    /* words of it that were sent */
+    lierne_control_messages *received; /* NULL: what arrives is dropped */
+    int words;                         /* of the reduction; 0: a barrier */
+    bool in_pieces;                    /* some message may continue in another piece */
     bool exclusive;       /* the receive in flight must complete before another one starts */
     lierne_status memory; /* OK, or NO_MEMORY: all further messages go to the sink */
     queue sends;
@@ -97,6 +102,9 @@ static size_t find_message(const exchange *x, int peer) {
 
 /* Reserves memory for words of a peer; returns the index of their message, or NOWHERE. */
 static size_t reserve_message(exchange *x, int peer, size_t words) {
+    if (!x->received) {
+        return NOWHERE;
+    }
     size_t i = find_message(x, peer);
     if (x->memory == LIERNE_OK && i == x->received->count) {
         x->memory = lierne_control_messages_add(x->received, peer, words);
@@ -141,16 +149,23 @@ static lierne_status receive_arrivals(exchange *x, bool *moved) {
     return LIERNE_OK;
 }
 
+static const char *what_of(const exchange *x) {
+    return x->words > 0 ? "agreeing" : "planning";
+}
+
 static lierne_status move_barrier(exchange *x, bool *moved) {
     int code = MPI_SUCCESS, done = 0;
     if (x->in_barrier && !x->all_sent) {
         code = MPI_Test(&x->barrier, &done, MPI_STATUS_IGNORE);
         *moved |= x->all_sent = done;
     } else if (!x->in_barrier && x->next == x->nmessages && x->sends.active == 0) {
-        code = MPI_Ibarrier(x->state->comm, &x->barrier);
+        lierne_mpi_state *m = x->state;
+        code = x->words > 0 ? MPI_Iallreduce(m->reduce_in, m->reduce_out, x->words, MPI_INT64_T,
+                                             MPI_MIN, m->comm, &x->barrier)
+                            : MPI_Ibarrier(m->comm, &x->barrier);
         *moved = x->in_barrier = true;
     }
-    return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(x->state, code, "MPI_Ibarrier");
+    return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(x->state, code, what_of(x));
 }
 
 static lierne_status run_exchange(exchange *x) {
@@ -165,11 +180,10 @@ static lierne_status run_exchange(exchange *x) {
         LIERNE_TRY(test_requests(x, &x->sends, &moved));
         LIERNE_TRY(move_barrier(x, &moved));
         if (!moved) {
-            LIERNE_TRY(lierne_mpi_pause(x->state, "planning"));
+            LIERNE_TRY(lierne_mpi_pause(x->state, what_of(x)));
         }
     }
-    LIERNE_TRY(lierne_mpi_check_given_up(x->state));
-    return x->memory;
+    return lierne_mpi_check_given_up(x->state);
 }
 
 /* MPI may still read pending sends and write pending receives, so their buffers are never freed: a
@@ -183,9 +197,9 @@ static void abandon(exchange *x) {
     }
 }
 
-lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_message *messages,
-                                         size_t n, lierne_control_messages *received) {
-    lierne_mpi_state *m = self;
+lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
+                                  const lierne_control_message *messages, size_t n,
+                                  lierne_control_messages *received, lierne_status *memory) {
     size_t piece =
         (m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink) / sizeof m->sink[0];
     exchange x = {.state = m,
@@ -193,7 +207,8 @@ lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_messag
                   .piece = piece > 0 ? piece : 1,
                   .messages = messages,
                   .nmessages = n,
-                  .received = received};
+                  .received = received,
+                  .words = words};
     for (int i = 0; i < WINDOW; i++) {
         x.sends.requests[i] = x.receives.requests[i] = MPI_REQUEST_NULL;
     }
@@ -201,9 +216,18 @@ lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_messag
     lierne_status status = run_exchange(&x);
     if (status != LIERNE_OK) {
         abandon(&x);
-        lierne_control_messages_destroy(received);
-        return status;
     }
-    lierne_control_messages_sort(received);
-    return LIERNE_OK;
+    *memory = x.memory;
+    if (received && (status != LIERNE_OK || x.memory != LIERNE_OK)) {
+        lierne_control_messages_destroy(received);
+    } else if (received) {
+        lierne_control_messages_sort(received);
+    }
+    return status;
+}
+
+lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_message *messages,
+                                         size_t n, lierne_control_messages *received) {
+    lierne_status memory, status = lierne_mpi_exchange(self, 0, messages, n, received, &memory);
+    return status == LIERNE_OK ? memory : status;
 }

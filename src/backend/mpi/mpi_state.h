@@ -106,10 +106,19 @@ lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what);
 lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation);
 lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
                                size_t n, int *id, lierne_status *decision);
+lierne_status lierne_mpi_agree_exchange(void *state, const lierne_control_agreement *agreement,
+                                        const lierne_control_message *messages, size_t n,
+                                        lierne_control_messages *received, lierne_status *memory,
+                                        lierne_status *decision);
 /* Whether all ranks close their control. Waits at most the timeout. Collective. */
 bool lierne_mpi_all_close(lierne_mpi_state *m);
 
-/* mpi_sparse_exchange.c */
+/* mpi_sparse_exchange.c. exchange: a sparse exchange that ends with the minimum of words of
+ * reduce_in over the ranks, in reduce_out; 0: with a barrier. received NULL: drops what arrives.
+ * memory: whether this rank had memory for it, else NO_MEMORY, and received is empty. */
+lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
+                                  const lierne_control_message *messages, size_t n,
+                                  lierne_control_messages *received, lierne_status *memory);
 lierne_status lierne_mpi_sparse_exchange(void *state, const lierne_control_message *messages,
                                          size_t n, lierne_control_messages *received);
 

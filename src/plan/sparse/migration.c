@@ -32,16 +32,26 @@ lierne_status lierne_plan_create_migration(lierne_plan **out, lierne_context *co
     return lierne_plan_star_forest(out, context, status, &forest);
 }
 
+static bool migrates(const lierne_plan *plan) {
+    const lierne_star_forest_saved_spec *saved = lierne_star_forest_saved_spec_of(plan);
+    return saved && saved->forest.migrates;
+}
+
+static lierne_status take_update(lierne_migration_spec *spec, const lierne_plan *plan,
+                                 const lierne_migration_spec *given) {
+    LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, lierne_plan_context(plan)->rank));
+    return lierne_star_forest_check_type(lierne_star_forest_saved_spec_of(plan), spec->dtype,
+                                         spec->width, spec->max_inflight);
+}
+
 static lierne_status check_update(const lierne_plan *plan, lierne_migration_spec *spec,
                                   const lierne_migration_spec *given) {
-    const lierne_star_forest_saved_spec *saved = lierne_star_forest_saved_spec_of(plan);
-    int rank = lierne_plan_context(plan)->rank;
-    if (!saved || !saved->forest.migrates) {
-        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plan is not a migration", rank);
+    if (!migrates(plan)) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plan is not a migration",
+                           lierne_plan_context(plan)->rank);
     }
     LIERNE_TRY(lierne_plan_check_changeable(plan));
-    LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, rank));
-    return lierne_star_forest_check_type(saved, spec->dtype, spec->width, spec->max_inflight);
+    return take_update(spec, plan, given);
 }
 
 lierne_status lierne_plan_update_migration(lierne_plan *plan, const lierne_migration_spec *given) {
@@ -52,4 +62,36 @@ lierne_status lierne_plan_update_migration(lierne_plan *plan, const lierne_migra
     lierne_status status = check_update(plan, &spec, given);
     const lierne_star_forest_spec forest = forest_of(&spec);
     return lierne_plan_update_star_forest(plan, status, &forest);
+}
+
+static lierne_plan *find_migration(const lierne_coalesced *coalesced) {
+    int i = 0;
+    while (lierne_coalesced_plan(coalesced, i) && !migrates(lierne_coalesced_plan(coalesced, i))) {
+        i++;
+    }
+    return lierne_coalesced_plan(coalesced, i);
+}
+
+static lierne_status check_coalesced(const lierne_coalesced *coalesced, const lierne_plan *plan,
+                                     lierne_migration_spec *spec,
+                                     const lierne_migration_spec *given) {
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: none of the coalesced plans is a migration",
+                           lierne_coalesced_context(coalesced)->rank);
+    }
+    LIERNE_TRY(lierne_coalesced_check_changeable(coalesced, plan));
+    return take_update(spec, plan, given);
+}
+
+lierne_status lierne_coalesced_update_migration(lierne_coalesced *coalesced,
+                                                const lierne_migration_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_migration_spec spec = {0};
+    LIERNE_TRY(lierne_check_set(coalesced, "coalesced"));
+    LIERNE_TRY(lierne_context_alive(lierne_coalesced_context(coalesced)));
+    const lierne_plan *plan = find_migration(coalesced);
+    lierne_status status = check_coalesced(coalesced, plan, &spec, given);
+    const lierne_star_forest_spec forest = forest_of(&spec);
+    return lierne_coalesced_update_star_forest(coalesced, plan, status, &forest);
 }

@@ -136,16 +136,13 @@ static lierne_status prepare_sparse(planning *p) {
                : lierne_star_forest_sort(&saved->forest, references->rank, references->row);
 }
 
-static lierne_status agree_on_sparse(planning *p) {
-    const lierne_star_forest_spec *s = p->spec;
-    lierne_plan_fields fields = {0};
-    lierne_plan_fields_add(&fields, "planning of rows", 0);
-    lierne_spec_table_compare(&lierne_references_table, &s->references, &fields);
-    lierne_plan_fields_add(&fields, "migration", s->migrates);
-    lierne_plan_fields_add(&fields, "nrows", s->nrows);
-    lierne_plan_fields_add_list(&fields, "owner", LIERNE_ITEM_I32, s->owner,
+static void list_fields(const lierne_star_forest_spec *s, lierne_plan_fields *fields) {
+    lierne_plan_fields_add(fields, "planning of rows", 0);
+    lierne_spec_table_compare(&lierne_references_table, &s->references, fields);
+    lierne_plan_fields_add(fields, "migration", s->migrates);
+    lierne_plan_fields_add(fields, "nrows", s->nrows);
+    lierne_plan_fields_add_list(fields, "owner", LIERNE_ITEM_I32, s->owner,
                                 s->owner ? (size_t)s->nrows : 0);
-    return lierne_context_agree_all(p->context, p->status, fields.at, fields.count, NULL);
 }
 
 /* Messages with the rows needed of each owner, or with those that each receiver will get; they
@@ -202,21 +199,29 @@ static lierne_status take_messages(const planning *p, const lierne_control_messa
     return f->migrates ? lierne_star_forest_arrive(f, messages, size) : take_requests(f, messages);
 }
 
-/* Collective. Returns a failure of the control only; this rank's own is noted. */
+/* Collective: whether the ranks plan the same and none has failed, and the rows that they exchange.
+ * Returns what the ranks agreed on, or a failure of the control; what fails then is noted. */
 static lierne_status exchange_rows(planning *p) {
     lierne_control_messages messages = {0}, received = {0};
     lierne_star_forest *f = p->saved ? &p->saved->forest : NULL;
+    lierne_plan_fields fields = {0};
+    lierne_status memory;
+    list_fields(p->spec, &fields);
     if (p->status == LIERNE_OK) {
         note(p, write_messages(f, &messages));
+    } else {
+        lierne_set_error(p->message);
     }
-    size_t n = p->status == LIERNE_OK ? messages.count : 0;
-    lierne_status status = lierne_context_sparse_exchange(p->context, messages.at, n, &received);
+    const lierne_control_agreement agreement = {p->status, fields.at, fields.count};
+    lierne_status status =
+        lierne_context_agree_exchange(p->context, &agreement, messages.at,
+                                      p->status == LIERNE_OK ? messages.count : 0, &received,
+                                      &memory);
     lierne_mem_free(messages.at);
-    if (status == LIERNE_OK && p->status == LIERNE_OK) {
-        note(p, take_messages(p, &received));
+    if (status == LIERNE_OK) {
+        note(p, memory == LIERNE_OK ? take_messages(p, &received) : memory);
     }
     lierne_control_messages_destroy(&received);
-    status = note_memory(p, status);
     if (status != LIERNE_OK && f) {
         int64_t **rows = f->migrates ? &f->sent : &f->row; /* the memory of the messages */
         lierne_context_free_message_memory(p->context, *rows);
@@ -379,10 +384,7 @@ static void fill_parts(planning *p) {
 static lierne_status plan_together(planning *p) {
     if (p->status == LIERNE_OK) {
         note(p, prepare_sparse(p));
-    } else {
-        lierne_set_error(p->message);
     }
-    LIERNE_TRY(agree_on_sparse(p));
     LIERNE_TRY(exchange_rows(p));
     LIERNE_TRY(choose_algorithm(p));
     LIERNE_TRY(exchange_sizes(p));
@@ -426,4 +428,15 @@ lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status st
     planning p = {0};
     LIERNE_TRY(plan_all(&p, lierne_plan_context(plan), status, spec));
     return lierne_plan_replace(plan, p.status, &p.parts, fields, 2);
+}
+
+lierne_status lierne_coalesced_update_star_forest(lierne_coalesced *coalesced,
+                                                  const lierne_plan *plan, lierne_status status,
+                                                  const lierne_star_forest_spec *spec) {
+    const lierne_field fields[] = {{.name = "new rows of coalesced plans"},
+                                   {.name = "plan",
+                                    .value = plan ? lierne_plan_get_number(plan) : -1}};
+    planning p = {0};
+    LIERNE_TRY(plan_all(&p, lierne_coalesced_context(coalesced), status, spec));
+    return lierne_coalesced_replace(coalesced, plan, p.status, &p.parts, fields, 2);
 }

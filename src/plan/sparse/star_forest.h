@@ -50,6 +50,10 @@ lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context
 /* The same for an existing plan of lierne_plan_star_forest. */
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
                                              const lierne_star_forest_spec *spec);
+/* The same for one of coalesced plans, which the others, retyped, follow. */
+lierne_status lierne_coalesced_update_star_forest(lierne_coalesced *coalesced,
+                                                  const lierne_plan *plan, lierne_status status,
+                                                  const lierne_star_forest_spec *spec);
 
 /* Rows that pass between this rank and another one (or itself). */
 typedef struct lierne_peer_rows {

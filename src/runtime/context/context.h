@@ -364,6 +364,14 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id);
 
 /* As in runtime/control/control.h, with ranks: those of messages must be members, and are
  * overwritten. An error other than NO_MEMORY kills the context. */
+/* An agreement that waits for all ranks, and a sparse exchange, which costs nothing more over MPI.
+ * Returns the decision, or an error that kills the context; where that is OK, *memory is
+ * NO_MEMORY if this rank had none for what arrived, and received is empty then. */
+lierne_status lierne_context_agree_exchange(lierne_context *context,
+                                            const lierne_control_agreement *agreement,
+                                            lierne_control_message *messages, size_t n,
+                                            lierne_control_messages *received,
+                                            lierne_status *memory);
 LIERNE_PRIVATE lierne_status lierne_context_sparse_exchange(lierne_context *context,
                                                             lierne_control_message *messages,
                                                             size_t n,

@@ -90,24 +90,52 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
     return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
 
+/* Peers are members of the context outside of the control. */
+static void name_peers(const lierne_members *members, lierne_control_message *messages, size_t n,
+                       int (*name)(const lierne_members *, int)) {
+    for (size_t i = 0; i < n; i++) {
+        messages[i].peer = name(members, messages[i].peer);
+    }
+}
+
 lierne_status lierne_context_sparse_exchange(lierne_context *context,
                                              lierne_control_message *messages, size_t n,
                                              lierne_control_messages *received) {
-    const lierne_members *members = &context->members;
     LIERNE_TRY(lierne_context_alive(context));
-    for (size_t i = 0; i < n; i++) {
-        messages[i].peer = lierne_members_index(members, messages[i].peer);
-    }
+    name_peers(&context->members, messages, n, lierne_members_index);
     int64_t call = begin_control(context, LIERNE_RECORD_EXCHANGE);
     lierne_status status =
         context->control->sparse_exchange(context->control_self, messages, n, received);
     end_control(context, LIERNE_RECORD_EXCHANGE, call, status);
-    for (size_t i = 0; i < received->count; i++) {
-        received->at[i].peer = lierne_members_rank(members, received->at[i].peer);
-    }
+    name_peers(&context->members, received->at, received->count, lierne_members_rank);
     return status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY
                ? status
                : lierne_context_kill(context, status);
+}
+
+lierne_status lierne_context_agree_exchange(lierne_context *context,
+                                            const lierne_control_agreement *agreement,
+                                            lierne_control_message *messages, size_t n,
+                                            lierne_control_messages *received,
+                                            lierne_status *memory) {
+    const lierne_control *control = context->control;
+    lierne_status decision = LIERNE_OK;
+    *memory = LIERNE_OK;
+    LIERNE_TRY(lierne_context_alive(context));
+    if (!control->agree_exchange) {
+        LIERNE_TRY(lierne_context_agree_all(context, agreement->mine, agreement->fields,
+                                            agreement->n, NULL));
+        *memory = lierne_context_sparse_exchange(context, messages, n, received);
+        return context->dead;
+    }
+    name_rank(context, agreement->mine);
+    name_peers(&context->members, messages, n, lierne_members_index);
+    int64_t call = begin_control(context, LIERNE_RECORD_EXCHANGE);
+    lierne_status status = control->agree_exchange(context->control_self, agreement, messages, n,
+                                                   received, memory, &decision);
+    end_control(context, LIERNE_RECORD_EXCHANGE, call, status);
+    name_peers(&context->members, received->at, received->count, lierne_members_rank);
+    return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
 
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {

@@ -19,6 +19,13 @@ typedef struct lierne_control_message {
 } lierne_control_message;
 typedef LIERNE_VEC(lierne_control_message) lierne_control_messages;
 
+/* What a rank brings to an agreement. */
+typedef struct lierne_control_agreement {
+    lierne_status mine;
+    const lierne_field *fields;
+    size_t n;
+} lierne_control_agreement;
+
 #define LIERNE_MAX_REDUCED 8 /* values of one allreduce_max */
 
 /* The table of a control ends with its capabilities: what only some controls have. Each is a struct
@@ -98,6 +105,13 @@ typedef struct lierne_control {
      * waits for messages of a transport only, where messages of this control, and those of the
      * caller that a peer may wait for, move only while it is called. */
     void (*progress)(void *self);
+    /* agree and sparse_exchange at the price of one. *memory: NO_MEMORY where this rank had none
+     * for what arrived. received is for use where the decision is OK; where it is not, ranks may
+     * have sent nothing. Returns an error as agree does. */
+    lierne_status (*agree_exchange)(void *self, const lierne_control_agreement *agreement,
+                                    const lierne_control_message *messages, size_t n,
+                                    lierne_control_messages *received, lierne_status *memory,
+                                    lierne_status *decision);
     const lierne_control_pending *pending;
     const lierne_control_failures *failures;
     const lierne_control_processes *processes;
