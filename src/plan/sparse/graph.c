@@ -1,20 +1,14 @@
 /* The graph planner: from edges and owners to references.
  *
- * Owned and needed rows of the graph are marked in bit sets, with the number of bits before every
- * word. This gives the position of a row among them without a search, takes a quarter of a byte per
- * row of the graph, and makes needed rows distinct and ascending without sorting. They are then
- * sorted by owner, which keeps the rows of each owner ascending. */
+ * One pass over the edges marks their sources, a byte per row of the graph, and a second one writes
+ * the local row of each end, which is looked up by row. Neither branches on what it reads, but for
+ * errors. Rows of the graph are counted owner by owner, so that ghosts come in order of their
+ * owners without being sorted. */
 #include "plan/sparse/sparse_saved_spec.h"
 
-typedef struct marked_word {
-    uint64_t bits;
-    int64_t before; /* marked rows in earlier words */
-} marked_word;
-
 typedef struct marks {
-    marked_word *at;
+    uint64_t *at;
     int64_t count;
-    int64_t first; /* the first marked row if all are consecutive; else -1 */
 } marks;
 
 /* Set bits of a word. The compiler's builtin calls a function unless the processor is known to have
@@ -37,46 +31,20 @@ static lierne_status marks_take(marks *m, lierne_workspace *workspace, int slot,
     return LIERNE_OK;
 }
 
-static inline void mark(marks *m, int64_t row) {
-    m->at[(uint64_t)row / 64].bits |= (uint64_t)1 << (uint64_t)row % 64;
-}
-
 static inline bool marked(const marks *m, int64_t row) {
-    return m->at[(uint64_t)row / 64].bits >> (uint64_t)row % 64 & 1;
-}
-
-static void count_marks(marks *m, int64_t nrows) {
-    int64_t first = -1, last = -1;
-    for (size_t w = 0; w < words_of(nrows); w++) {
-        uint64_t bits = m->at[w].bits;
-        m->at[w].before = m->count;
-        m->count += ones(bits);
-        if (bits) {
-            first = first < 0 ? (int64_t)w * 64 + __builtin_ctzll(bits) : first;
-            last = (int64_t)w * 64 + 63 - __builtin_clzll(bits);
-        }
-    }
-    m->first = last - first + 1 == m->count ? first : -1;
-}
-
-static inline int64_t position(const marks *m, int64_t row) {
-    if (m->first >= 0) {
-        return row - m->first;
-    }
-    const marked_word *word = &m->at[(uint64_t)row / 64];
-    return word->before + ones(word->bits & (((uint64_t)1 << (uint64_t)row % 64) - 1));
+    return m->at[(uint64_t)row / 64] >> (uint64_t)row % 64 & 1;
 }
 
 static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
     for (size_t w = 0, n = 0; w < words_of(nrows); w++) {
-        for (uint64_t bits = m->at[w].bits; bits; bits &= bits - 1) {
+        for (uint64_t bits = m->at[w]; bits; bits &= bits - 1) {
             rows[n++] = (int64_t)w * 64 + __builtin_ctzll(bits);
         }
     }
 }
 
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
-enum { OWNED, NEEDED, NEXT, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
+enum { OWNED, NEEDED, SEEN, PLACE, NEXT, ROW_OF, RANK, ROW, ASCENDING };
 typedef struct planning {
     const lierne_graph_spec *spec;
     lierne_star_forest_memory *memory;
@@ -84,10 +52,10 @@ typedef struct planning {
     const lierne_members *members;
     marks owned;
     marks needed;
-    int64_t *next;        /* of each member: the local row that its next row gets */
-    int64_t *row_of;      /* of each needed row, ascending: its local row at its owner */
-    int64_t *ghost_of;    /* ... and its ghost */
-    lierne_keyed *sorted; /* needed rows by owner, then as many spare items */
+    uint8_t *seen;   /* of each row of the graph: whether it is the source of an edge */
+    int64_t *place;  /* of those, and of owned rows: the local row */
+    int64_t *next;   /* of each member: the ghost that its next needed row becomes */
+    int64_t *row_of; /* of each needed row, ascending: its local row at its owner */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
     int64_t *ascending; /* needed rows */
@@ -139,9 +107,9 @@ static lierne_status mark_owned(planning *w) {
         if (bad) {
             return reject_owner(w, first);
         }
-        w->owned.at[k].bits = bits;
+        w->owned.at[k] = bits;
+        w->owned.count += ones(bits);
     }
-    count_marks(&w->owned, s->nrows);
     return LIERNE_OK;
 }
 
@@ -166,81 +134,110 @@ static lierne_status reject_edge(const planning *w, int64_t e) {
                        s->remote_targets ? " and no edge has as its source" : "");
 }
 
+/* Needed rows are the sources that the rank does not own. */
+static void find_needed(planning *w) {
+    int64_t n = w->spec->nrows, first = 0;
+    for (size_t k = 0; first < n; k++, first += 64) {
+        uint64_t bits = 0;
+        for (int64_t i = 0; i < 64 && first + i < n; i++) {
+            bits |= (uint64_t)w->seen[first + i] << i;
+        }
+        w->needed.at[k] = bits & ~w->owned.at[k];
+        w->needed.count += ones(w->needed.at[k]);
+    }
+}
+
 /* Consecutive edges mostly have the same target. */
 static lierne_status mark_needed(planning *w) {
     const lierne_graph_spec *s = w->spec;
     const planning read = *w;
-    int64_t last = 0;
+    const int64_t *sources = s->source, *targets = s->target;
+    const bool remote_targets = s->remote_targets != 0;
+    const uint64_t nrows = (uint64_t)s->nrows;
+    int64_t last = -1;
     for (int64_t e = 0, n = s->nedges; e < n; e++) {
-        int64_t source = s->source[e], target = s->target[e];
-        if (!in_graph(&read, source) ||
-            ((e == 0 || target != last) &&
-             (!in_graph(&read, target) || (!s->remote_targets && !marked(&read.owned, target))))) {
+        int64_t source = sources[e], target = targets[e];
+        if ((uint64_t)source >= nrows ||
+            (target != last &&
+             ((uint64_t)target >= nrows || (!remote_targets && !marked(&read.owned, target))))) {
             return reject_edge(w, e);
         }
         last = target;
-        if (!marked(&read.owned, source)) {
-            mark(&w->needed, source);
-        }
+        read.seen[source] = 1;
     }
-    for (int64_t e = 0; s->remote_targets && e < s->nedges; e++) {
-        if (!marked(&w->owned, s->target[e]) && !marked(&w->needed, s->target[e])) {
+    find_needed(w);
+    for (int64_t e = 0; remote_targets && e < s->nedges; e++) {
+        if (!marked(&w->owned, targets[e]) && !marked(&w->needed, targets[e])) {
             return reject_edge(w, e);
         }
     }
-    count_marks(&w->needed, s->nrows);
     return LIERNE_OK;
 }
 
-/* A local row is the position of a row among the rows of its owner. */
+/* A local row is the position of a row among the rows of its owner. Consecutive rows mostly have
+ * the same owner. */
 static void number_rows(planning *w) {
     const lierne_graph_spec *s = w->spec;
-    for (int64_t i = 0, n = 0; n < w->needed.count; i++) {
-        int64_t row = w->next[lierne_members_index(w->members, s->owner[i])]++;
+    int64_t row = 0;
+    int last = 0;
+    for (int64_t i = 0, n = 0; n < w->needed.count; i++, row++) {
+        int at = lierne_members_index(w->members, s->owner[i]);
+        if (at != last) {
+            w->next[last] = row;
+            row = w->next[at];
+            last = at;
+        }
         if (marked(&w->needed, i)) {
             w->row_of[n++] = row;
         }
     }
 }
 
-static void sort_ghosts(planning *w) {
-    int64_t n = w->needed.count;
+/* next: where the ghosts of each member begin. */
+static void count_ghosts(planning *w) {
+    int64_t n = 0;
+    memset(w->next, 0, (size_t)w->members->count * sizeof *w->next);
+    for (int64_t k = 0; k < w->needed.count; k++) {
+        w->next[lierne_members_index(w->members, w->spec->owner[w->ascending[k]])]++;
+    }
+    for (int m = 0; m < w->members->count; m++) {
+        int64_t count = w->next[m];
+        w->next[m] = n;
+        n += count;
+    }
+}
+
+static void place_rows(planning *w) {
     list_marks(&w->needed, w->spec->nrows, w->ascending);
-    for (int64_t k = 0; k < n; k++) {
-        w->sorted[k] = (lierne_keyed){(uint64_t)w->spec->owner[w->ascending[k]], k};
+    count_ghosts(w);
+    for (int64_t i = 0; i < w->owned.count; i++) {
+        w->place[w->graph.owned[i]] = i;
     }
-    lierne_sort_keyed(w->sorted, w->sorted + n, (size_t)n, (uint64_t)w->members->world);
-    for (int64_t k = 0; k < n; k++) {
-        int64_t at = w->sorted[k].value;
-        w->ghost_of[at] = k;
-        w->rank_of_ghost[k] = (int32_t)w->sorted[k].key;
-        w->row_of_ghost[k] = w->row_of[at];
-        w->graph.ghosts[k] = w->ascending[at];
+    for (int64_t n = 0; n < w->needed.count; n++) {
+        int64_t row = w->ascending[n];
+        int32_t owner = w->spec->owner[row];
+        int64_t k = w->next[lierne_members_index(w->members, owner)]++;
+        w->rank_of_ghost[k] = owner;
+        w->row_of_ghost[k] = w->row_of[n];
+        w->graph.ghosts[k] = row;
+        w->place[row] = w->owned.count + k;
     }
 }
 
-static inline int64_t local_row(const planning *w, int64_t row) {
-    return marked(&w->owned, row) ? position(&w->owned, row)
-                                  : w->owned.count + w->ghost_of[position(&w->needed, row)];
-}
-
-/* A copy of what is read stays in registers, whatever is written. */
 static void localise_edges(planning *w) {
-    const planning read = *w;
-    const int64_t *source = w->spec->source, *target = w->spec->target, n = w->spec->nedges;
-    int64_t *sources = w->graph.edge_source, *targets = w->graph.edge_target;
-    int64_t *local = w->graph.local_edges, *remote = w->graph.remote_edges;
-    int64_t nlocal = 0, nremote = 0, last = -1, at = 0;
+    const int64_t *source = w->spec->source, *target = w->spec->target, *place = w->place;
+    const int64_t n = w->spec->nedges, nowned = w->owned.count;
+    int64_t *restrict sources = w->graph.edge_source, *restrict targets = w->graph.edge_target;
+    int64_t *restrict local = w->graph.local_edges, *restrict remote = w->graph.remote_edges;
+    int64_t nlocal = 0, nremote = 0;
     for (int64_t e = 0; e < n; e++) {
-        at = target[e] == last ? at : local_row(&read, target[e]);
-        last = target[e];
-        targets[e] = at;
-        sources[e] = local_row(&read, source[e]);
-        if (marked(&read.owned, source[e])) {
-            local[nlocal++] = e;
-        } else {
-            remote[nremote++] = e;
-        }
+        int64_t at = place[source[e]];
+        sources[e] = at;
+        targets[e] = place[target[e]];
+        local[nlocal] = e;
+        remote[nremote] = e;
+        nlocal += at < nowned;
+        nremote += at >= nowned;
     }
     w->graph.nedges = n;
     w->graph.nlocal_edges = nlocal;
@@ -253,8 +250,6 @@ static lierne_status reserve_ghosts(planning *w) {
     LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, members, sizeof *w->next));
     memset(w->next, 0, members * sizeof *w->next);
     LIERNE_TRY(lierne_workspace_take(workspace, ROW_OF, &w->row_of, n, sizeof *w->row_of));
-    LIERNE_TRY(lierne_workspace_take(workspace, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
-    LIERNE_TRY(lierne_workspace_take(workspace, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
     LIERNE_TRY(
         lierne_workspace_take(workspace, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
     LIERNE_TRY(lierne_workspace_take(workspace, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
@@ -280,17 +275,28 @@ static lierne_status reserve_lists(planning *w) {
     return take_list(g, LIERNE_WORKSPACE_REMOTE, &g->remote_edges, n);
 }
 
+static lierne_status reserve_rows(planning *w) {
+    lierne_workspace *workspace = &w->memory->work;
+    size_t n = (size_t)w->spec->nrows;
+    LIERNE_TRY(marks_take(&w->owned, workspace, OWNED, w->spec->nrows));
+    LIERNE_TRY(marks_take(&w->needed, workspace, NEEDED, w->spec->nrows));
+    LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, n, sizeof *w->seen));
+    if (n > 0) {
+        memset(w->seen, 0, n);
+    }
+    return lierne_workspace_take(workspace, PLACE, &w->place, n, sizeof *w->place);
+}
+
 static lierne_status prepare_graph(planning *w) {
     LIERNE_TRY(check_spec(w));
-    LIERNE_TRY(marks_take(&w->owned, &w->memory->work, OWNED, w->spec->nrows));
-    LIERNE_TRY(marks_take(&w->needed, &w->memory->work, NEEDED, w->spec->nrows));
+    LIERNE_TRY(reserve_rows(w));
     LIERNE_TRY(mark_owned(w));
     LIERNE_TRY(mark_needed(w));
     LIERNE_TRY(reserve_ghosts(w));
     LIERNE_TRY(reserve_lists(w));
     list_marks(&w->owned, w->spec->nrows, w->graph.owned);
     number_rows(w);
-    sort_ghosts(w);
+    place_rows(w);
     localise_edges(w);
     return LIERNE_OK;
 }
