@@ -1,4 +1,5 @@
-/* The benchmark of sparse exchanges: rows of a lattice's neighbours, plans for them, and halos.
+/* The benchmark of sparse exchanges: rows of a lattice's neighbours, plans for them, halos, and
+ * atoms that change their rank.
  *
  *   mpirun -n 2|4|8 sparse [quick|--csv] [text...]
  *
@@ -15,6 +16,7 @@
 #define DEGREE       32
 #define POINTS       8000 /* of a rank's box */
 #define QUICK_POINTS 60
+#define ATOMS        20000 /* of a rank */
 
 typedef struct load {
     const char *name;
@@ -43,9 +45,11 @@ static const cut cuts[] = {{2, {2, 1, 1}, {1, 1, 2}, {2, 1, 1}},
         .rewrite = sparse_rewrite, .text = sparse_text                                             \
     }
 
-static const method_kind *const graphs[] = {&lierne_graph, &lierne_graph_shm, &lierne_graph_window,
-                                            &petsc_graph,  &neighbor_mpi,     &direct_mpi,
-                                            &gather_mpi,   &rows_bound};
+static const method_kind *const graphs[] = {&lierne_graph,        &lierne_graph_shm,
+                                            &lierne_graph_window, &petsc_graph,
+                                            &neighbor_mpi,        &direct_mpi,
+                                            &persistent_mpi,      &gather_mpi,
+                                            &rows_bound};
 static const method_kind *const halos[] = {&lierne_swaps, &lierne_flat, &swaps_mpi, &petsc_halo,
                                            &rows_bound};
 static const method_kind *const plans[] = {&plan_edges, &plan_retyped, &plan_petsc_edges,
@@ -62,12 +66,21 @@ static bool right_plan(const method *m, int direction) {
     return sparse_right(m, FORWARD);
 }
 
+static const method_kind *const movers[] = {&migration_lierne, &migration_lammps};
+
+/* Atoms have positions, and are where these are. */
+static void keep_atoms(const void *of, int direction) {
+    (void)of, (void)direction;
+}
+
 static const bench graph_bench = BENCH(graphs, sparse_reset, sparse_right);
 static const bench halo_bench = BENCH(halos, sparse_reset, sparse_right);
 static const bench plan_bench = BENCH(plans, reset_plan, right_plan);
+static const bench move_bench = BENCH(movers, keep_atoms, migration_right);
 
 static const char *const headings[] = {"forward", "adjoint", "both"};
 static const char *const plan_headings[] = {"first", "again", "both"};
+static const char *const move_headings[] = {"forth", "back", "both"};
 
 static tables graph_tables = {.unit = "microseconds",
                               .per_second = 1e6,
@@ -99,6 +112,14 @@ static tables plan_tables = {.unit = "microseconds",
                              .columns = {{"PetscSF", {&plan_petsc_edges}},
                                          {"pairs", {&plan_pairs}},
                                          {"SF pairs", {&plan_petsc_pairs}}}};
+
+static tables move_tables = {.unit = "microseconds",
+                             .per_second = 1e6,
+                             .headings = move_headings,
+                             .ratios = "how many times faster lierne moves atoms",
+                             .reference = &migration_lierne,
+                             .over = "/lierne",
+                             .columns = {{"LAMMPS", {&migration_lammps}}}};
 
 /* Halo swaps may move a row several times. */
 static void count_swaps(const sparse *w, int64_t *rows, int64_t *messages) {
@@ -188,12 +209,33 @@ static void run_plans(const cut *c) {
     run_one(&plan_tables, plan_bench, w, c->slab, false);
 }
 
+/* A hundredth of the atoms leaves in each step. */
+static void run_atoms(const cut *c) {
+    tables *t = &move_tables;
+    const sparse w = {.kind = "migration of 20,000 atoms a rank",
+                      .load = "60 bytes each",
+                      .nowned = t->quick ? QUICK_POINTS : ATOMS,
+                      .grid = c->box};
+    outcome results[METHODS];
+    char title[96];
+    bench b = move_bench;
+    b.workload = &w;
+    snprintf(title, sizeof title, "%d ranks, %s", test_world, sparse_text(&w));
+    if (tables_want(t, title)) {
+        int n = measure(&b, false, t->quick ? 0 : ROUNDS, results);
+        if (!t->quick) {
+            tables_print(t, title, results, n, ROUNDS);
+            tables_keep(t, title, results, n, BOTH);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
-    tables *const all[] = {&graph_tables, &halo_tables, &plan_tables};
+    tables *const all[] = {&graph_tables, &halo_tables, &plan_tables, &move_tables};
     test_start(&argc, &argv);
     setenv("LIERNE_TRANSPORTS", "mpi", 0); /* but for the rows that say shm or window */
     petsc_start();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         tables_ask(all[i], argc, argv);
     }
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
@@ -205,9 +247,10 @@ int main(int argc, char **argv) {
         }
         if (cuts[i].world == test_world) {
             run_plans(&cuts[i]);
+            run_atoms(&cuts[i]);
         }
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         tables_print_ratios(all[i]);
     }
     petsc_stop();

@@ -25,7 +25,8 @@ typedef struct sparse {
     int64_t width;
     size_t row; /* bytes */
     bool halo;
-    int degree; /* of a graph at random; 0: the lattice */
+    int degree;      /* of a graph at random; 0: the lattice */
+    const int *grid; /* of bricks whose atoms migrate */
 
     /* Ghost k is a copy of row root[k] of rank[k]. Of a graph: by rank, then by row. */
     int64_t nowned, nghosts;
@@ -87,7 +88,8 @@ void rows_pack(const sparse *w, char *to, const char *from, const int64_t *rows,
 void rows_add(const sparse *w, char *to, const char *from, const int64_t *rows, int64_t n);
 
 /* Of a graph. */
-extern const method_kind lierne_graph, petsc_graph, neighbor_mpi, direct_mpi, gather_mpi;
+extern const method_kind lierne_graph, petsc_graph, neighbor_mpi, direct_mpi, persistent_mpi,
+    gather_mpi;
 extern const method_kind lierne_graph_shm, lierne_graph_window;
 /* Of a halo. */
 extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
@@ -96,6 +98,10 @@ extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
 extern const method_kind rows_bound;
 /* Planning a graph: FORWARD from nothing, ADJOINT again where there is a plan. */
 extern const method_kind plan_edges, plan_retyped, plan_pairs, plan_petsc_edges, plan_petsc_pairs;
+
+/* Steps of atoms that leave their bricks; there the workload has nowned and grid only. */
+extern const method_kind migration_lierne, migration_lammps;
+bool migration_right(const method *m, int direction);
 
 /* PETSc, where it was found, between MPI's beginning and end. */
 void petsc_start(void);

@@ -59,7 +59,8 @@ void rows_add(const sparse *w, char *to, const char *from, const int64_t *rows, 
 typedef struct hand {
     method base;
     MPI_Request *requests;
-    char *packed;       /* as many rows as are given */
+    MPI_Request *persistent[2]; /* per direction: of the ghosts, then of the rows that are given */
+    char *packed;               /* as many rows as are given */
     bool *straight;     /* of each lot that is given: whether its rows lie one after the other */
     MPI_Comm comms[2];  /* of the neighbours, per direction */
     int *taken, *given; /* bytes of each lot, then where it begins */
@@ -159,6 +160,83 @@ static method *open_direct(const void *of) {
 }
 
 const method_kind direct_mpi = {"isend, irecv by hand", open_direct, close_hand};
+
+/* The same with requests that are made once. */
+static void make_request(MPI_Request *r, bool receives, char *rows, int bytes, int rank) {
+    if (receives) {
+        MPI_Recv_init(rows, bytes, MPI_BYTE, rank, 0, MPI_COMM_WORLD, r);
+    } else {
+        MPI_Send_init(rows, bytes, MPI_BYTE, rank, 0, MPI_COMM_WORLD, r);
+    }
+}
+
+static void make_requests(const hand *h, const sparse *w, int d) {
+    MPI_Request *r = h->persistent[d];
+    for (int i = 0; i < w->ntakes; i++) {
+        const lot *l = &w->takes[i];
+        make_request(r++, d == FORWARD, row_of(w, w->ghosts[d], l->first), bytes_of(w, l->n),
+                     l->rank);
+    }
+    for (int i = 0; i < w->ngives; i++) {
+        const lot *l = &w->gives[i];
+        bool in_place = d == FORWARD && h->straight[i];
+        make_request(r++, d == ADJOINT,
+                     in_place ? row_of(w, w->owned[d], w->given_rows[l->first])
+                              : row_of(w, h->packed, l->first),
+                     bytes_of(w, l->n), l->rank);
+    }
+}
+
+static bool run_persistent(method *m, int direction) {
+    const hand *h = (const hand *)m;
+    const sparse *w = m->workload;
+    MPI_Request *r = h->persistent[direction];
+    int n = w->ntakes + w->ngives, at;
+    for (int i = 0; direction == FORWARD && i < w->ngives; i++) {
+        const lot *l = &w->gives[i];
+        if (!h->straight[i]) {
+            rows_pack(w, row_of(w, h->packed, l->first), w->owned[FORWARD],
+                      w->given_rows + l->first, l->n);
+        }
+    }
+    MPI_Startall(n, r);
+    for (int done = 0; direction == ADJOINT && done < n; done++) {
+        MPI_Waitany(n, r, &at, MPI_STATUS_IGNORE);
+        if (at >= w->ntakes) {
+            const lot *l = &w->gives[at - w->ntakes];
+            rows_add(w, w->owned[ADJOINT], row_of(w, h->packed, l->first), w->given_rows + l->first,
+                     l->n);
+        }
+    }
+    MPI_Waitall(n, r, MPI_STATUSES_IGNORE);
+    return true;
+}
+
+static method *open_persistent(const void *of) {
+    const sparse *w = of;
+    hand *h = (hand *)open_direct(of);
+    h->base.run = run_persistent;
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        h->persistent[d] =
+            (MPI_Request *)take((size_t)(w->ntakes + w->ngives + 1) * sizeof(MPI_Request));
+        make_requests(h, w, d);
+    }
+    return &h->base;
+}
+
+static void close_persistent(method *m) {
+    const hand *h = (const hand *)m;
+    const sparse *w = m->workload;
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        for (int i = 0; i < w->ntakes + w->ngives; i++) {
+            MPI_Request_free(&h->persistent[d][i]);
+        }
+        free(h->persistent[d]);
+    }
+    close_hand(m);
+}
+
+const method_kind persistent_mpi = {"persistent by hand", open_persistent, close_persistent};
 
 static bool run_neighbor(method *m, int direction) {
     hand *h = (hand *)m;

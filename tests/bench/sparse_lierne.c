@@ -213,7 +213,8 @@ static method *open_plan(const sparse *w, void (*before)(method *, int),
     planned *p = open_planned(w, run);
     p->base.before = before;
     p->base.after = after_plan;
-    p->edges.algorithm = p->pairs.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT; /* as PetscSF's basic */
+    p->edges.algorithm = p->pairs.algorithm =
+        LIERNE_GRAPH_ALGORITHM_DIRECT; /* as PetscSF's basic */
     return &p->base;
 }
 

@@ -117,6 +117,10 @@ END
 3 x 1 ranks, 100 steps: 0 of 1610 values differ from one rank's
 rank 0 receives 70 elements in 2 messages per step
 END
+    prints 19_migration "${MPIRUN:-mpirun}" -n 4 "$build/examples/19_migration" <<'END'
+50 steps: 357 atoms changed their rank, 0 are wrong
+the last step back: 0 are wrong
+END
 else
     echo "no MPI: the examples that need it were not run"
 fi

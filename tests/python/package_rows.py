@@ -341,6 +341,14 @@ class Rows(unittest.TestCase):
                 move.update([2] if me else [0])
             with self.assertRaises(lierne.errors.InvalidError):
                 move.update_retyped(pairs)
+            both = lierne.Coalesced([move, pairs])
+            with self.assertRaises(lierne.errors.BusyError):
+                move.update([])
+            move.update([0] if me == 0 else [0], both)
+            both.begin([np.array([5 + me]), np.float32([[me, me]])])
+            x, y = both.wait()
+            self.assertEqual((x.tolist(), y.tolist()), [([5, 6], [[0, 0], [1, 1]]), ([], [])][me])
+            both.close()
 
         with lierne.Context.sim(2) as world:
             world.run(rank)

@@ -226,6 +226,7 @@ static bool updates_together(lierne_coalesced *held, lierne_plan *plan, lierne_p
             lierne_coalesced_update_migration(NULL, &spec) == LIERNE_ERR_INVALID;
     lierne_coalesced_destroy(alone);
     return right && lierne_coalesced_update_migration(held, &spec) == LIERNE_OK &&
+           lierne_plan_update_migration(plan, &spec) == LIERNE_ERR_BUSY &&
            moves_by_hand(retyped, rank);
 }
 

@@ -20,7 +20,7 @@ from lierne._types import (Array, DType, Direction, GraphAlgorithm, Integers, Re
                            SharedOutput, Side)
 from lierne.bridges import ROUTINGS, SHARINGS, group_handle
 from lierne.packing import read_runs, update_segments
-from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
+from lierne.plan import ADJOINT, FORWARD, Coalesced, Plan, direction_of, read_route
 
 if typing.TYPE_CHECKING:
     from lierne.config import Config
@@ -340,11 +340,15 @@ class Migration(_Rows):
         self._plan(context, lib.lierne_plan_create_migration, "lierne_migration_spec", row_shape, None, dtype,
                    nrows=len(owner), owner=owner, max_inflight=max_inflight, group=group_handle(group), name=name)
 
-    def update(self, owner: Integers) -> None:
-        """The next step: other rows, and where they go. Its retyped plans follow by update_retyped. Collective."""
+    def update(self, owner: Integers, coalesced: typing.Optional[Coalesced] = None) -> None:
+        """The next step: other rows, and where they go. Its retyped plans follow by update_retyped; or at once, where
+        coalesced is a Coalesced of this plan and of those, and nothing else can be updated. Collective."""
         spec = Spec("lierne_migration_spec", nrows=len(owner), owner=owner,
                     width=int(np.prod(self.row_shape, dtype=np.int64)), **self._fields)
-        self.context._call(lib.lierne_plan_update_migration, self._alive(), spec.at)
+        if coalesced is None:
+            self.context._call(lib.lierne_plan_update_migration, self._alive(), spec.at)
+        else:
+            self.context._call(lib.lierne_coalesced_update_migration, handle(coalesced, "coalesced"), spec.at)
 
 
 class Halo(Plan):
