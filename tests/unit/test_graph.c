@@ -348,7 +348,8 @@ Test(graph, remote_targets) {
     } cases[] = {{1, 1, LIERNE_OK, 1, ""},
                  {2, 1, LIERNE_OK, 2, ""},
                  {2, 0, LIERNE_ERR_EDGE_TARGET_NOT_OWNED, -1, "target 2, which rank 1 owns"},
-                 {3, 1, LIERNE_ERR_EDGE_TARGET_NOT_OWNED, -1, "and no edge has as its source"}};
+                 {3, 1, LIERNE_ERR_EDGE_TARGET_NOT_OWNED, -1, "and no edge has as its source"},
+                 {-1, 1, LIERNE_ERR_INDEX_RANGE, -1, "edge 1 is 0 -> -1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         targets t = {.target = cases[i].target, .allowed = cases[i].allowed, .edge_target = -1};
         ranks_run(2, NULL, plan_targets, &t);

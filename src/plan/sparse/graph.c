@@ -88,28 +88,46 @@ static lierne_status reject_owner(const planning *w, int64_t row) {
                        w->rank, (long long)row, (int)w->spec->owner[row], members);
 }
 
-/* Word by word, without a branch for each row. */
-static lierne_status mark_owned(planning *w) {
-    const lierne_graph_spec *s = w->spec;
-    int64_t first = 0;
-    for (size_t k = 0; first < s->nrows; k++, first += 64) {
-        int64_t n = s->nrows - first < 64 ? s->nrows - first : 64;
-        uint64_t bits = 0;
-        bool bad = false;
-        for (int64_t i = 0; i < n; i++) {
-            int32_t owner = s->owner[first + i];
-            bits |= (uint64_t)(owner == w->rank) << i;
-            bad |= lierne_members_index(w->members, owner) < 0;
+/* A bit for each byte, which is 0 or 1. */
+static void marks_set(marks *m, const uint8_t *bytes, int64_t n) {
+    for (int64_t first = 0; first < n; first += 8) {
+        uint64_t eight = 0;
+        for (int64_t i = 0; i < 8 && first + i < n; i++) {
+            eight |= (uint64_t)bytes[first + i] << 8 * i;
         }
-        while (bad && lierne_members_index(w->members, s->owner[first]) >= 0) {
-            first++;
-        }
-        if (bad) {
-            return reject_owner(w, first);
-        }
-        w->owned.at[k] = bits;
-        w->owned.count += ones(bits);
+        m->at[first / 64] |= (eight * 0x0102040810204080u >> 56) << first % 64;
     }
+}
+
+static void count_marks(marks *m, int64_t nrows) {
+    for (size_t w = 0; w < words_of(nrows); w++) {
+        m->count += ones(m->at[w]);
+    }
+}
+
+static bool is_member(const lierne_members *members, int32_t owner) {
+    return lierne_members_index(members, owner) >= 0;
+}
+
+/* Without a branch for each row; seen is not in use yet. */
+static lierne_status mark_owned(planning *w) {
+    const int32_t *owner = w->spec->owner, rank = w->rank;
+    const lierne_members members = *w->members;
+    int64_t n = w->spec->nrows, first = 0;
+    uint8_t *restrict own = w->seen;
+    bool bad = false;
+    for (int64_t i = 0; i < n; i++) {
+        own[i] = owner[i] == rank;
+        bad |= !is_member(&members, owner[i]);
+    }
+    while (bad && is_member(&members, owner[first])) {
+        first++;
+    }
+    if (bad) {
+        return reject_owner(w, first);
+    }
+    marks_set(&w->owned, own, n);
+    count_marks(&w->owned, n);
     return LIERNE_OK;
 }
 
@@ -136,15 +154,11 @@ static lierne_status reject_edge(const planning *w, int64_t e) {
 
 /* Needed rows are the sources that the rank does not own. */
 static void find_needed(planning *w) {
-    int64_t n = w->spec->nrows, first = 0;
-    for (size_t k = 0; first < n; k++, first += 64) {
-        uint64_t bits = 0;
-        for (int64_t i = 0; i < 64 && first + i < n; i++) {
-            bits |= (uint64_t)w->seen[first + i] << i;
-        }
-        w->needed.at[k] = bits & ~w->owned.at[k];
-        w->needed.count += ones(w->needed.at[k]);
+    marks_set(&w->needed, w->seen, w->spec->nrows);
+    for (size_t k = 0; k < words_of(w->spec->nrows); k++) {
+        w->needed.at[k] &= ~w->owned.at[k];
     }
+    count_marks(&w->needed, w->spec->nrows);
 }
 
 /* Consecutive edges mostly have the same target. */
@@ -154,11 +168,14 @@ static lierne_status mark_needed(planning *w) {
     const int64_t *sources = s->source, *targets = s->target;
     const bool remote_targets = s->remote_targets != 0;
     const uint64_t nrows = (uint64_t)s->nrows;
-    int64_t last = -1;
+    int64_t last = 0;
+    if (nrows > 0) {
+        memset(read.seen, 0, nrows);
+    }
     for (int64_t e = 0, n = s->nedges; e < n; e++) {
         int64_t source = sources[e], target = targets[e];
         if ((uint64_t)source >= nrows ||
-            (target != last &&
+            ((e == 0 || target != last) &&
              ((uint64_t)target >= nrows || (!remote_targets && !marked(&read.owned, target))))) {
             return reject_edge(w, e);
         }
@@ -281,9 +298,6 @@ static lierne_status reserve_rows(planning *w) {
     LIERNE_TRY(marks_take(&w->owned, workspace, OWNED, w->spec->nrows));
     LIERNE_TRY(marks_take(&w->needed, workspace, NEEDED, w->spec->nrows));
     LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, n, sizeof *w->seen));
-    if (n > 0) {
-        memset(w->seen, 0, n);
-    }
     return lierne_workspace_take(workspace, PLACE, &w->place, n, sizeof *w->place);
 }
 
