@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 256, COLUMNS = 640, WIDTH = 32, CALLS = 2 };
+enum { ROWS = 128, COLUMNS = 640, CALLS = 2 };
 
 typedef struct field {
     lierne_context *context;
@@ -16,10 +16,10 @@ typedef struct field {
     float *at;
 } field;
 
-static lierne_layout *extended(const lierne_grid *grid) {
+static lierne_layout *extended(const lierne_grid *grid, int64_t width) {
     const int64_t shape[] = {ROWS, COLUMNS * test_world};
     const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1};
-    const lierne_dense_halo halo = {.axis = 1, .lo = WIDTH};
+    const lierne_dense_halo halo = {.axis = 1, .lo = width};
     const lierne_layout_spec spec = {.size = sizeof spec,
                                      .grid = grid,
                                      .naxes = 2,
@@ -33,15 +33,15 @@ static lierne_layout *extended(const lierne_grid *grid) {
     return layout;
 }
 
-static field open_field(void) {
+static field open_field(int64_t width) {
     static const char *const name = "x";
     const int64_t size = test_world;
     const lierne_grid_spec spec = {
         .size = sizeof spec, .ndims = 1, .names = &name, .sizes = &size, .world_size = test_world};
-    field f = {.context = test_context(PATIENT), .columns = COLUMNS + (test_rank ? WIDTH : 0)};
+    field f = {.context = test_context(PATIENT), .columns = COLUMNS + (test_rank ? width : 0)};
     lierne_grid *grid;
     CHECK_OK(lierne_grid_create(&grid, &spec));
-    lierne_layout *layout = extended(grid);
+    lierne_layout *layout = extended(grid, width);
     const lierne_redistribute_spec moves = {.size = sizeof moves, .src = layout, .dst = layout};
     CHECK_OK(lierne_plan_create_redistribute(&f.plan, f.context, &moves));
     CHECK_OK(
@@ -80,10 +80,8 @@ static void call_once(const field *f, int call) {
     CHECK(wrong == 0, "call %d: %ld wrong", call, wrong);
 }
 
-int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    size_t before = lierne_mem_live();
-    field f = open_field();
+static void call_in_turn(int64_t width) {
+    field f = open_field(width);
     for (int rank = 0; rank < test_world; rank++) {
         for (int call = 0; call < CALLS && rank == test_rank; call++) {
             call_once(&f, call);
@@ -93,6 +91,13 @@ int main(int argc, char **argv) {
         }
     }
     close_field(&f);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    size_t before = lierne_mem_live();
+    call_in_turn(32);
+    call_in_turn(256); /* rows of 1 KiB */
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

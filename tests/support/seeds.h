@@ -1,4 +1,5 @@
-/* Which random cases a test runs: LIERNE_SEED=n that of one seed, LIERNE_SEEDS=n those below n. */
+/* Which random cases a test runs: LIERNE_SEED=n that of one seed, LIERNE_SEEDS=n those below n;
+ * both: those from the one on and below the other. */
 #ifndef LIERNE_TESTS_SEEDS_H
 #define LIERNE_TESTS_SEEDS_H
 
@@ -13,7 +14,7 @@ typedef struct seed_range {
 static inline seed_range test_seeds(uint64_t usual) {
     const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
     uint64_t first = one ? strtoull(one, NULL, 10) : 0;
-    return (seed_range){first, one ? first + 1 : many ? strtoull(many, NULL, 10) : usual};
+    return (seed_range){first, many ? strtoull(many, NULL, 10) : one ? first + 1 : usual};
 }
 
 #endif

@@ -12,7 +12,7 @@
 #define LIERNE_LEAST_RUN   64 /* bytes: shorter runs are packed in any message */
 /* Shorter runs that begin so far from each other, on average, are packed in messages up to so many
  * bytes: hardware, which prefetches within a page, hardly fetches them from another core. */
-#define LIERNE_FAR_RUN   (1 << 10)
+#define LIERNE_FAR_RUN   (2 << 10)
 #define LIERNE_FAR_APART (2 << 10)
 #define LIERNE_FAR_BYTES (128 << 10)
 /* Bytes: the system looks up the page of every run that is pulled, so shorter ones go in pieces. */
