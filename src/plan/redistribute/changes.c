@@ -188,10 +188,10 @@ static void compare(changes *c, const unsigned char *now, const unsigned char *l
     }
 }
 
-/* At least the bytes that put_gaps writes: quotients add up to at most that of the sum. */
-static size_t gap_bytes(const changes *c) {
-    int k = parameter(c->n, c->count);
-    return (c->count * (size_t)(k + 1) + ((c->n - c->count) >> k) + 7) / 8;
+/* At least the bytes of gaps: quotients add up to at most that of the sum. */
+static size_t gap_bytes(size_t n, size_t count) {
+    int k = parameter(n, count);
+    return (count * (size_t)(k + 1) + ((n - count) >> k) + 7) / 8;
 }
 
 static unsigned char *put_number(unsigned char *to, size_t number) {
@@ -202,63 +202,112 @@ static unsigned char *put_number(unsigned char *to, size_t number) {
     return to;
 }
 
-/* Bits that wait until they are 32. */
+/* The places of so many words of changes, AT_ONCE without a branch each: which word has how many
+ * cannot be predicted. */
+enum { BATCH = 64, AT_ONCE = 4 };
+
+static INLINE size_t list_as(uint16_t *at, const uint64_t *map, size_t first, size_t words) {
+    size_t n = 0;
+    for (size_t i = 0; i < words; i++, first += WORD) {
+        uint64_t word = map[i];
+        uint16_t *to = at + n;
+        n += (size_t)__builtin_popcountll(word);
+        for (int j = 0; j < AT_ONCE; j++, word &= word - 1) {
+            *to++ = (uint16_t)(first + (size_t)__builtin_ctzll(word | 1ull << (WORD - 1)));
+        }
+        for (; word; word &= word - 1) {
+            *to++ = (uint16_t)(first + (size_t)__builtin_ctzll(word));
+        }
+    }
+    return n;
+}
+
+#ifdef __SSE2__
+__attribute__((target("avx2,popcnt"))) static size_t
+list_avx2(uint16_t *at, const uint64_t *map, size_t first, size_t words) {
+    return list_as(at, map, first, words);
+}
+#else
+#define list_avx2 list_as
+#endif
+
+static size_t list(uint16_t *at, const uint64_t *map, size_t first, size_t words) {
+    return HAS_AVX2() ? list_avx2(at, map, first, words) : list_as(at, map, first, words);
+}
+
+/* Bits of less than a byte that wait for more. */
 typedef struct bit_writer {
     unsigned char *to;
     uint64_t bits;
     int n;
 } bit_writer;
 
-static inline void put_bytes(bit_writer *w, int n) {
-    for (int i = 0; i < n; i++) {
-        w->to[i] = (unsigned char)(w->bits >> 8 * i);
+static inline void put_word(unsigned char *to, uint64_t word) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    memcpy(to, &word, sizeof word);
+#else
+    for (int i = 0; i < 8; i++) {
+        to[i] = (unsigned char)(word >> 8 * i);
     }
-    w->to += n;
+#endif
 }
 
-/* n <= 32 */
+/* n <= 56; writes 8 bytes, of which it keeps whole ones. */
 static inline void put_bits(bit_writer *w, uint64_t bits, int n) {
     w->bits |= bits << w->n;
     w->n += n;
-    if (w->n >= 32) {
-        put_bytes(w, 4);
-        w->bits >>= 32;
-        w->n -= 32;
-    }
+    put_word(w->to, w->bits);
+    w->to += w->n / 8;
+    w->bits >>= w->n / 8 * 8;
+    w->n %= 8;
 }
 
 static inline void put_gap(bit_writer *w, size_t gap, int k) {
+    enum { MOST = 32 };
     size_t ones = gap >> k, rest = gap & (((size_t)1 << k) - 1);
-    for (; ones >= 8; ones -= 8) {
-        put_bits(w, 255, 8);
+    for (; ones >= MOST; ones -= MOST) {
+        put_bits(w, UINT32_MAX, MOST);
     }
     put_bits(w, (((uint64_t)1 << ones) - 1) | (uint64_t)rest << (ones + 1), (int)ones + 1 + k);
 }
 
-/* Writes values, and behind them their gaps. */
-static inline unsigned char *put_gaps(unsigned char *to, const changes *c, const unsigned char *now,
-                                      size_t size) {
-    int k = parameter(c->n, c->count);
-    bit_writer w = {.to = to + c->count * size};
-    for (size_t i = 0, start = 0; i < c->n; i += WORD) {
-        for (uint64_t word = c->map[i / WORD]; word; word &= word - 1) {
-            size_t at = i + (size_t)__builtin_ctzll(word);
-            copy(to, now + at * size, size);
-            to += size;
-            put_gap(&w, at - start, k);
-            start = at + 1;
-        }
+/* Values of n elements. */
+static inline unsigned char *put_values(unsigned char *to, const unsigned char *now,
+                                        const uint16_t *at, size_t n, size_t size) {
+    for (size_t i = 0; i < n; i++, to += size) {
+        copy(to, now + at[i] * size, size);
     }
-    put_bytes(&w, (w.n + 7) / 8);
-    return w.to;
+    return to;
 }
 
-static inline unsigned char *put_map(unsigned char *to, const changes *c, const unsigned char *now,
-                                     size_t size) {
-    for (size_t i = 0; i < c->n; i += WORD) {
-        for (uint64_t word = c->map[i / WORD]; word; word &= word - 1, to += size) {
-            copy(to, now + (i + (size_t)__builtin_ctzll(word)) * size, size);
+/* Writes values, and behind them their gaps, of which there are at most as many bytes as of a map.
+ */
+static unsigned char *put_gaps(unsigned char *to, const changes *c, const unsigned char *now,
+                               size_t size) {
+    unsigned char gaps[PIECE_WORDS * 8 + 8];
+    uint16_t at[BATCH * WORD + AT_ONCE];
+    bit_writer w = {.to = gaps};
+    int k = parameter(c->n, c->count);
+    for (size_t word = 0, words = (c->n + WORD - 1) / WORD, start = 0; word < words;
+         word += BATCH) {
+        size_t n = list(at, c->map + word, word * WORD, words - word < BATCH ? words - word : BATCH);
+        to = put_values(to, now, at, n, size);
+        for (size_t i = 0; i < n; i++) {
+            put_gap(&w, at[i] - start, k);
+            start = at[i] + (size_t)1;
         }
+    }
+    size_t bytes = (size_t)(w.to - gaps) + (w.n > 0);
+    memcpy(to, gaps, bytes);
+    return to + bytes;
+}
+
+static unsigned char *put_map(unsigned char *to, const changes *c, const unsigned char *now,
+                              size_t size) {
+    uint16_t at[BATCH * WORD + AT_ONCE];
+    for (size_t word = 0, words = (c->n + WORD - 1) / WORD; word < words; word += BATCH) {
+        size_t n = list(at, c->map + word, word * WORD, words - word < BATCH ? words - word : BATCH);
+        to = put_values(to, now, at, n, size);
     }
     for (size_t i = 0; i < c->n; i += 8) {
         *to++ = (unsigned char)(c->map[i / WORD] >> i % WORD);
@@ -279,7 +328,7 @@ static unsigned char *put_piece(unsigned char *to, const changes *c, const unsig
         *to = GAPS;
         return to + 1;
     }
-    size_t gaps = gap_bytes(c), map = (c->n + 7) / 8;
+    size_t gaps = gap_bytes(c->n, c->count), map = (c->n + 7) / 8;
     int form = gaps <= map ? GAPS : MAP;
     size_t nhead = (size_t)(put_number(head, c->count * 4 + (size_t)form) - head);
     if (nhead + (form == GAPS ? gaps : map) + c->count * size > c->n * size) {
