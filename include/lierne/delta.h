@@ -15,13 +15,16 @@
  *
  * It pays where links are slower than comparing: between nodes, not in the memory of one.
  *
- * Versions. Calls count from 1. A rank that does not have the last version (a call failed, or
- * lierne_delta_invalidate said so) gets all of its part, the others get changes: every call begins
- * with an all-gather of two numbers per rank, which says who has what.
+ * Versions. Calls count from 1 (to 2^63 - 1, and from 1 again). A rank that does not have the last
+ * version (a call failed, or lierne_delta_invalidate said so) gets all of its part, the others get
+ * changes: every call begins with an all-gather of two numbers per rank, which says who has what.
  *
  * Device memory. In a context for device memory or streams, or with a transport without match ids,
- * what is sent and received is staged in memory of the host, which compares and encodes it, and
- * control messages carry it. Calls work on the stream of lierne_delta_set_stream, and wait until it
+ * control messages carry what changed. In CUDA's memory kernels compare what is sent with the copy
+ * of the last call, which stays on the device, and list what changed; on the receiver a kernel
+ * writes it. The host sees no more than it sends: values and places, of which it makes the bytes.
+ * Elsewhere what is sent and received is staged in memory of the host, which compares it. Calls
+ * work on the stream of lierne_delta_set_stream, and wait until it
  * has passed their work: begin for what came before on the stream, too. */
 #ifndef LIERNE_DELTA_H
 #define LIERNE_DELTA_H
@@ -43,7 +46,8 @@ typedef struct lierne_delta_report {
     int64_t messages;       /* of these, those that had something to say */
     int64_t whole_messages; /* of these, those that went to ranks without the last version */
     int64_t memory_bytes;   /* that this rank keeps beside the plan: about three times what it sends
-                               (twice where the caller keeps what it gave) and what it receives */
+                               (twice where the caller keeps what it gave) and what it receives; of
+                               the device's: twice what it sends, and what it receives */
 } lierne_delta_report;
 
 /* Makes a delta of a plan's forward. Collective over the plan's context. The plan cannot be

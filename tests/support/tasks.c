@@ -69,11 +69,39 @@ static lierne_status launch(const lierne_program *program, size_t number,
     return test_capture_add(stream, run_launch, &a, sizeof a) ? LIERNE_OK : run_launch(&a);
 }
 
+static void run_piece(const lierne_change_call *call, int64_t number, bool make) {
+    const lierne_change_piece piece = call->pieces[number];
+    lierne_change_counts counts;
+    for (int thread = THREADS; thread-- > 0;) {
+        (make ? lierne_change_count_map : lierne_change_count)(&counts, call, &piece, thread,
+                                                               THREADS);
+    }
+    for (int thread = THREADS; thread-- > 0;) {
+        lierne_change_add_up(&counts, thread, THREADS);
+    }
+    for (int thread = THREADS; thread-- > 0;) {
+        if (make) {
+            lierne_change_make(&counts, call, &piece, thread, THREADS);
+        } else {
+            lierne_change_list(&counts, call, &piece, thread, THREADS, &call->pieces[number]);
+        }
+    }
+}
+
+lierne_status test_task_change(const lierne_change_call *call, bool make, void *stream) {
+    (void)stream;
+    atomic_fetch_add(&launches, 1);
+    for (int64_t number = call->npieces; number-- > 0;) {
+        run_piece(call, number, make);
+    }
+    return LIERNE_OK;
+}
+
 #define PLAYED                                                                                     \
     .alloc = alloc, .free = release, .copy = lierne_host_copy,                                     \
     .copy_blocks = lierne_host_copy_blocks, .zero = lierne_host_zero,                              \
     .reduce = lierne_host_reduce, .prepare = prepare, .stage = stage, .renew = prepare,            \
-    .discard = discard, .launch = launch
+    .discard = discard, .launch = launch, .change = test_task_change
 const lierne_memory test_task_memory = {.name = "tasks", PLAYED};
 const lierne_memory test_device_memory = {.name = "device",
                                           PLAYED,

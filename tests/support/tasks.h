@@ -25,6 +25,8 @@ lierne_status test_advance(void *stream, uint64_t *epoch);
 /* A launch of a program that has these tables. */
 void test_task_run(const lierne_task_table *table, const lierne_task_launch *launch,
                    const lierne_task_call *call);
+/* What the kernels of deltas do. */
+lierne_status test_task_change(const lierne_change_call *call, bool make, void *stream);
 /* Launches so far, of all executions. */
 size_t test_task_launches(void);
 

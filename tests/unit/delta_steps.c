@@ -3,6 +3,7 @@
 
 #include "runtime/context/context.h"
 #include "runtime/execute/stream.h"
+#include "tasks.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -124,7 +125,7 @@ static void follow(delta_steps *t, shadow *s, const lierne_delta *delta, const s
 static void close_shadow(delta_steps *t, shadow *s, const lierne_delta *delta) {
     lierne_delta_report copy = report_of(delta), none = report_of(s->delta);
     note(t,
-         t->seed % 3 == 2 /* also staged */ ||
+         t->seed % DELTA_PATHS != DELTA_DIRECT || /* the other is, and keeps less */
              none.memory_bytes == copy.memory_bytes - copy.dense_bytes,
          STEPS, "memory of a copy");
     note(t, lierne_delta_destroy(s->delta) == LIERNE_OK, STEPS, "destroy without a copy");
@@ -180,11 +181,16 @@ static lierne_status event_create(void **event) {
 }
 
 lierne_status delta_create(lierne_delta **delta, lierne_plan *plan, lierne_context *context,
-                           bool staged) {
+                           delta_path path) {
     static const lierne_stream_driver driver = {.name = "none", .event_create = event_create};
-    context->stream_driver = staged ? &driver : NULL;
+    const lierne_memory *host = context->memory;
+    lierne_memory played = *host;
+    played.change = test_task_change;
+    context->stream_driver = path == DELTA_DIRECT ? NULL : &driver;
+    context->memory = path == DELTA_DEVICE ? &played : host;
     lierne_status status = lierne_delta_create(delta, plan);
     context->stream_driver = NULL;
+    context->memory = host;
     return status;
 }
 
@@ -193,7 +199,7 @@ void delta_steps_run(delta_steps *t, const set_case *set, lierne_context *contex
     lierne_plan *plan = NULL;
     lierne_delta *delta = NULL;
     note(t, set_plan(&plan, set, context, rank) == LIERNE_OK, -1, "set");
-    note(t, delta_create(&delta, plan, context, t->seed % 3 == 2) == LIERNE_OK, -1, "create");
+    note(t, delta_create(&delta, plan, context, t->seed % DELTA_PATHS) == LIERNE_OK, -1, "create");
     if (delta) {
         run_steps(t, set, context, plan, delta);
         note(t, lierne_plan_destroy(plan) == LIERNE_ERR_BUSY, STEPS, "the plan is held");

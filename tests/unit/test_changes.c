@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "plan/redistribute/changes.h"
+#include "tasks.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -163,6 +164,79 @@ Test(delta, rejects_what_no_encoder_writes) {
     REJECTS(16, "1 more than their pieces", 0, 0);
 }
 
+/* --- what kernels do ------------------------------------------------------------------------ */
+
+enum { PIECES = 4 };
+
+/* The pieces of a run; their slots end where the heap's memory does. */
+typedef struct launch {
+    lierne_change_piece pieces[PIECES];
+    lierne_change_call call;
+} launch;
+
+static void open_launch(launch *l, const run *r) {
+    size_t most = LIERNE_CHANGES_PIECE / r->size;
+    int64_t bytes = 0;
+    l->call = (lierne_change_call){.pieces = l->pieces, .size = (int32_t)r->size};
+    for (size_t i = 0; i < r->n; i += most) {
+        int32_t n = (int32_t)(r->n - i < most ? r->n - i : most);
+        cr_assert_lt(l->call.npieces, PIECES);
+        l->pieces[l->call.npieces++] =
+            (lierne_change_piece){.first = (int64_t)(i * r->size), .slot = bytes, .n = n};
+        bytes += lierne_change_slot(n, (int32_t)r->size);
+    }
+    l->call.slots = (char *)bytes_of((size_t)bytes);
+    l->call.now = (char *)bytes_of(r->n * r->size);
+}
+
+static void close_launch(launch *l) {
+    free(l->call.slots);
+    free(l->call.now);
+}
+
+/* The bytes of a run, from its last version on or whole. */
+static size_t put_launch(launch *l, const run *r, unsigned char *to, bool whole) {
+    unsigned char *start = to;
+    memcpy(l->call.now, r->now, r->n * r->size);
+    l->call.last = whole ? NULL : (const char *)r->last;
+    for (int64_t i = 0; i < l->call.npieces; i++) {
+        l->pieces[i].form = whole ? LIERNE_CHANGE_DENSE : LIERNE_CHANGE_GAPS;
+    }
+    assert_ok(test_task_change(&l->call, false, NULL));
+    for (int64_t i = 0; i < l->call.npieces; i++) {
+        to = lierne_changes_put(to, &l->pieces[i], l->call.slots, r->size);
+    }
+    return (size_t)(to - start);
+}
+
+static lierne_status get_launch(launch *l, const run *r, const unsigned char *from, size_t bytes) {
+    lierne_status status =
+        lierne_changes_get(l->pieces, (size_t)l->call.npieces, l->call.slots, r->size, from, bytes);
+    return status == LIERNE_OK ? test_task_change(&l->call, true, NULL) : status;
+}
+
+Test(delta, kernels_write_and_read_what_the_host_does) {
+    uint64_t seed = 73;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        size_t size = (size_t)1 << trial % 4, piece = LIERNE_CHANGES_PIECE / size;
+        size_t n = trial % 3 ? draw(&seed) % 300 : 2 * piece - 70 + draw(&seed) % 140;
+        run r = open_run(n, size, shares[draw(&seed) % NSHARES], &seed);
+        unsigned char *bytes = bytes_of(lierne_changes_bound(n, size));
+        bool whole = trial % 7 == 0;
+        launch l;
+        open_launch(&l, &r);
+        size_t expected = whole ? lierne_changes_encode(r.encoded, r.now, NULL, n, size) : r.bytes;
+        cr_assert_eq(put_launch(&l, &r, bytes, whole), expected, "trial %d", trial);
+        cr_assert_arr_eq(bytes, r.encoded, expected, "trial %d: %zu of %zu", trial, n, size);
+        memcpy(l.call.now, r.last, n * size);
+        assert_ok(get_launch(&l, &r, bytes, expected));
+        cr_assert_arr_eq(l.call.now, r.now, n * size, "trial %d: %zu of %zu", trial, n, size);
+        free(bytes);
+        close_launch(&l);
+        close_run(&r);
+    }
+}
+
 /* Bytes of an encoding with some changed, cut off, or random ones. */
 static size_t spoil(const run *r, unsigned char *bytes, uint64_t *seed) {
     size_t kind = draw(seed) % 3, n = kind == 1 ? draw(seed) % (r->bytes + 1) : r->bytes;
@@ -188,6 +262,14 @@ Test(delta, hostile_bytes_stay_in_bounds) {
         lierne_status status = decode(&r, bytes, given);
         cr_assert(status == LIERNE_OK || status == LIERNE_ERR_MISMATCH);
         cr_assert_eq(lierne_changes_decode(data, n, size, bytes, given), status);
+        launch l;
+        open_launch(&l, &r);
+        memset(l.call.now, 0xee, n * size);
+        cr_assert_eq(get_launch(&l, &r, bytes, given), status);
+        if (status == LIERNE_OK) {
+            cr_assert_arr_eq(l.call.now, data, n * size, "trial %d", trial);
+        }
+        close_launch(&l);
         for (size_t i = 0; i < GUARD; i++) {
             cr_assert_eq(data[n * size + i], 0xee, "trial %d wrote behind its data", trial);
         }

@@ -179,10 +179,10 @@ static void run_several(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     uint16_t *in = ins[rank];
     pair *p = &((pair *)shared)[rank];
-    for (int staged = 0; staged < 2; staged++) {
+    for (delta_path path = 0; path < DELTA_PATHS; path++) {
         lierne_plan *plan = create_several(context);
         lierne_delta *delta = NULL;
-        see(p, delta_create(&delta, plan, context, staged) == LIERNE_OK, "create");
+        see(p, delta_create(&delta, plan, context, path) == LIERNE_OK, "create");
         see(p, !delta || rank == 1 || delta->sends.n > 1, "several messages");
         for (int step = 0; step < 3; step++) {
             for (int i = step; i < SEVERAL; i += 11) {
@@ -215,7 +215,7 @@ static void run_both(lierne_context *context, void *shared) {
     lierne_delta *deltas[BOTH];
     for (int k = 0; k < BOTH; k++) {
         plans[k] = create_plan(context, LIERNE_DTYPE_F32, EACH);
-        see(p, delta_create(&deltas[k], plans[k], context, false) == LIERNE_OK, "create");
+        see(p, delta_create(&deltas[k], plans[k], context, DELTA_DIRECT) == LIERNE_OK, "create");
     }
     for (int step = 0; step < 8; step++) {
         uint32_t in[BOTH][EACH], out[BOTH][EACH];
@@ -242,6 +242,40 @@ static void run_both(lierne_context *context, void *shared) {
 Test(delta, two_sets_at_once) {
     pair all[2] = {{0}};
     ranks_run(2, NULL, run_both, all);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
+    }
+}
+
+/* Versions beyond 32 bits, and back to 1 behind the last one: changes, and no whole messages. */
+static void run_versions(lierne_context *context, void *shared) {
+    enum { EACH = 90, STEPS = 4 };
+    static const int64_t before[] = {INT32_MAX - 1, UINT32_MAX - 1ll, INT64_MAX - 2};
+    int rank = lierne_context_get_rank(context);
+    pair *p = &((pair *)shared)[rank];
+    lierne_plan *plan = create_plan(context, LIERNE_DTYPE_F32, EACH);
+    for (int k = 0; k < 3 * DELTA_PATHS; k++) {
+        lierne_delta *delta = NULL;
+        uint32_t in[EACH] = {0}, out[EACH] = {0};
+        see(p, delta_create(&delta, plan, context, k % DELTA_PATHS) == LIERNE_OK, "create");
+        see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "the first call");
+        delta->version = delta->kept = delta->held = before[k / DELTA_PATHS];
+        for (int step = 0; step < STEPS; step++) {
+            in[7 * step] = 5;
+            see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "a version");
+            see(p, rank == 0 || memcmp(in, out, sizeof in) == 0, "the bits");
+            see(p, report_of(delta).whole_messages == 0, "changes only");
+        }
+        see(p, report_of(delta).version == (k / DELTA_PATHS == 2 ? 2 : before[k / DELTA_PATHS] + 4),
+            "a version that wraps");
+        see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
+    }
+    see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
+}
+
+Test(delta, versions_wrap) {
+    pair all[2] = {{0}};
+    ranks_run(2, NULL, run_versions, all);
     for (int r = 0; r < 2; r++) {
         cr_expect_eq(all[r].wrong, 0, "rank %d: %s", r, all[r].what);
     }

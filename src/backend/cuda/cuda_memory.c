@@ -8,6 +8,7 @@
  * the program's kernels. Many short ones are one kernel instead: a copy costs the host a
  * microsecond or two each. */
 #include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/launch_changes.h"
 #include "backend/cuda/launch_tasks.h"
 
 #include <string.h>
@@ -288,6 +289,11 @@ static lierne_status launch(const lierne_program *p, size_t number, const lierne
                              "launching a kernel");
 }
 
+static lierne_status change(const lierne_change_call *call, bool make, void *stream) {
+    const void *kernel = make ? lierne_make_changes_kernel : lierne_find_changes_kernel;
+    return lierne_cuda_check(lierne_kernel_change(kernel, call, stream), "launching a kernel");
+}
+
 /* Calls without a stream are rejected, and no transport exposes device memory: so nothing is done
  * block by block. */
 const lierne_memory lierne_cuda_memory = {
@@ -305,4 +311,5 @@ const lierne_memory lierne_cuda_memory = {
     .renew = renew_program,
     .discard = discard,
     .launch = launch,
+    .change = change,
 };

@@ -1,55 +1,19 @@
-/* See delta.h.
+/* See changes.h.
  *
  * Encoding looks at every byte once: a piece becomes a bit map of its changes, 64 elements at a
  * time and without a branch per element, and all else goes over the bits that are set. So changes
  * that are rare cost about as much as reading both versions. The length of gaps is not counted but
  * bounded, which spares a pass and is only above that of the map where both are about the same. */
-#include "plan/redistribute/changes.h"
+#include "plan/redistribute/changes_code.h"
 
-#include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-
-enum { GAPS, MAP, DENSE, FORMS, WORD = 64, PIECE_WORDS = LIERNE_CHANGES_PIECE / WORD, HEAD = 3 };
-
-static size_t piece_of(size_t n, size_t size) {
-    size_t most = LIERNE_CHANGES_PIECE / size;
-    return n < most ? n : most;
-}
 
 size_t lierne_changes_bound(size_t n, size_t size) {
     size_t most = LIERNE_CHANGES_PIECE / size;
     return n * size + n / most + (n % most > 0);
 }
-
-/* Parameter of the Rice codes: about the logarithm of the mean gap. */
-static int parameter(size_t n, size_t count) {
-    int k = 0;
-    while (count << (k + 1) <= n) {
-        k++;
-    }
-    return k;
-}
-
-/* memcpy of a length that the compiler knows. */
-static inline void copy(unsigned char *to, const unsigned char *from, size_t size) {
-    switch (size) {
-    case 1:
-        *to = *from;
-        break;
-    case 2:
-        memcpy(to, from, 2);
-        break;
-    case 4:
-        memcpy(to, from, 4);
-        break;
-    default:
-        memcpy(to, from, 8);
-    }
-}
-
-/* --- encoding ------------------------------------------------------------------------------- */
 
 /* Into functions for other instructions too. */
 #define INLINE inline __attribute__((always_inline))
@@ -188,12 +152,6 @@ static void compare(changes *c, const unsigned char *now, const unsigned char *l
     }
 }
 
-/* At least the bytes of gaps: quotients add up to at most that of the sum. */
-static size_t gap_bytes(size_t n, size_t count) {
-    int k = parameter(n, count);
-    return (count * (size_t)(k + 1) + ((n - count) >> k) + 7) / 8;
-}
-
 static unsigned char *put_number(unsigned char *to, size_t number) {
     for (; number > 127; number >>= 7) {
         *to++ = (unsigned char)(number | 128);
@@ -223,8 +181,8 @@ static INLINE size_t list_as(uint16_t *at, const uint64_t *map, size_t first, si
 }
 
 #ifdef __SSE2__
-__attribute__((target("avx2,popcnt"))) static size_t
-list_avx2(uint16_t *at, const uint64_t *map, size_t first, size_t words) {
+__attribute__((target("avx2,popcnt"))) static size_t list_avx2(uint16_t *at, const uint64_t *map,
+                                                               size_t first, size_t words) {
     return list_as(at, map, first, words);
 }
 #else
@@ -280,35 +238,43 @@ static inline unsigned char *put_values(unsigned char *to, const unsigned char *
     return to;
 }
 
-/* Writes values, and behind them their gaps, of which there are at most as many bytes as of a map.
- */
-static unsigned char *put_gaps(unsigned char *to, const changes *c, const unsigned char *now,
-                               size_t size) {
-    unsigned char gaps[PIECE_WORDS * 8 + 8];
-    uint16_t at[BATCH * WORD + AT_ONCE];
-    bit_writer w = {.to = gaps};
-    int k = parameter(c->n, c->count);
-    for (size_t word = 0, words = (c->n + WORD - 1) / WORD, start = 0; word < words;
-         word += BATCH) {
-        size_t n = list(at, c->map + word, word * WORD, words - word < BATCH ? words - word : BATCH);
-        to = put_values(to, now, at, n, size);
-        for (size_t i = 0; i < n; i++) {
-            put_gap(&w, at[i] - start, k);
-            start = at[i] + (size_t)1;
-        }
+/* Gaps of n changes, of which *start is where the first may be; moves *start behind the last. */
+static inline void put_places(bit_writer *w, const uint16_t *at, size_t n, size_t *start, int k) {
+    for (size_t i = 0; i < n; i++) {
+        put_gap(w, at[i] - *start, k);
+        *start = at[i] + (size_t)1;
     }
-    size_t bytes = (size_t)(w.to - gaps) + (w.n > 0);
-    memcpy(to, gaps, bytes);
+}
+
+/* Gaps are at most as long as a map, and the writer needs a word more. */
+enum { MOST_GAPS = PIECE_WORDS * 8 + 8 };
+
+static unsigned char *put_bytes(unsigned char *to, const unsigned char *from, const bit_writer *w) {
+    size_t bytes = (size_t)(w->to - from) + (w->n > 0);
+    memcpy(to, from, bytes);
     return to + bytes;
 }
 
-static unsigned char *put_map(unsigned char *to, const changes *c, const unsigned char *now,
-                              size_t size) {
+/* Writes values unless now is NULL, and then their gaps, or nothing more. */
+static unsigned char *put_listed(unsigned char *to, const changes *c, const unsigned char *now,
+                                 size_t size, int form) {
+    unsigned char gaps[MOST_GAPS];
     uint16_t at[BATCH * WORD + AT_ONCE];
-    for (size_t word = 0, words = (c->n + WORD - 1) / WORD; word < words; word += BATCH) {
-        size_t n = list(at, c->map + word, word * WORD, words - word < BATCH ? words - word : BATCH);
-        to = put_values(to, now, at, n, size);
+    bit_writer w = {.to = gaps};
+    int k = parameter(c->n, c->count);
+    size_t words = (c->n + WORD - 1) / WORD, start = 0;
+    for (size_t word = 0; word < words; word += BATCH) {
+        size_t n =
+            list(at, c->map + word, word * WORD, words - word < BATCH ? words - word : BATCH);
+        to = now ? put_values(to, now, at, n, size) : to;
+        if (form == GAPS) {
+            put_places(&w, at, n, &start, k);
+        }
     }
+    return put_bytes(to, gaps, &w);
+}
+
+static unsigned char *put_map(unsigned char *to, const changes *c) {
     for (size_t i = 0; i < c->n; i += 8) {
         *to++ = (unsigned char)(c->map[i / WORD] >> i % WORD);
     }
@@ -323,19 +289,15 @@ static unsigned char *put_dense(unsigned char *to, const unsigned char *now, siz
 
 static unsigned char *put_piece(unsigned char *to, const changes *c, const unsigned char *now,
                                 size_t size) {
-    unsigned char head[HEAD];
-    if (c->count == 0) {
-        *to = GAPS;
-        return to + 1;
-    }
-    size_t gaps = gap_bytes(c->n, c->count), map = (c->n + 7) / 8;
-    int form = gaps <= map ? GAPS : MAP;
-    size_t nhead = (size_t)(put_number(head, c->count * 4 + (size_t)form) - head);
-    if (nhead + (form == GAPS ? gaps : map) + c->count * size > c->n * size) {
+    int form = (int)lierne_change_choose((int32_t)c->n, (int32_t)c->count, (int32_t)size);
+    if (form == DENSE) {
         return put_dense(to, now, c->n * size);
     }
-    memcpy(to, head, nhead);
-    return form == GAPS ? put_gaps(to + nhead, c, now, size) : put_map(to + nhead, c, now, size);
+    to = put_number(to, c->count * 4 + (size_t)form);
+    if (c->count > 0) {
+        to = put_listed(to, c, now, size, form);
+    }
+    return form == MAP ? put_map(to, c) : to;
 }
 
 size_t lierne_changes_encode(unsigned char *to, const void *now, const void *last, size_t n,
@@ -354,160 +316,35 @@ size_t lierne_changes_encode(unsigned char *to, const void *now, const void *las
     return (size_t)(to - start);
 }
 
-/* --- decoding --------------------------------------------------------------------------------
- *
- * Bytes come from another process and may be anything: every length is compared with what is left,
- * and every position with the piece, before it is used. Functions return what is wrong, or NULL. */
-
-/* What is left of the bytes. */
-typedef struct input {
-    const unsigned char *at;
-    const unsigned char *end;
-} input;
-
-static const char cut_short[] = "the bytes end within it";
-
-static size_t left(const input *in) {
-    return (size_t)(in->end - in->at);
-}
-
-static const char *get_number(size_t *number, input *in) {
-    *number = 0;
-    for (int i = 0; i < HEAD; i++) {
-        if (left(in) == 0) {
-            return cut_short;
-        }
-        *number |= (size_t)(*in->at & 127) << 7 * i;
-        if (*in->at++ < 128) {
-            return NULL;
-        }
-    }
-    return "its head has no end";
-}
-
-/* Bits of whole bytes that were taken from in; those from n on are zero. */
-typedef struct bit_reader {
-    input *in;
-    uint64_t bits;
-    int n;
-} bit_reader;
-
-static inline void fill(bit_reader *r) {
-    for (; r->n <= WORD - 8 && r->in->at < r->in->end; r->n += 8) {
-        r->bits |= (uint64_t)*r->in->at++ << r->n;
+/* A map of whole bytes, as words. */
+static void get_words(changes *c, const unsigned char *map) {
+    memset(c->map, 0, sizeof c->map);
+    for (size_t i = 0; i < c->n; i += 8) {
+        c->map[i / WORD] |= (uint64_t)map[i / 8] << i % WORD;
     }
 }
 
-static inline uint64_t take(bit_reader *r, int n) {
-    uint64_t bits = n < WORD ? r->bits & (((uint64_t)1 << n) - 1) : r->bits;
-    r->bits = n < WORD ? r->bits >> n : 0;
-    r->n -= n;
-    return bits;
-}
-
-/* The next gap; one that is longer than n ends soon. */
-static inline const char *get_gap(size_t *gap, bit_reader *r, int k, size_t n) {
-    size_t ones = 0;
-    for (bool found = false; !found && ones <= n;) {
-        fill(r);
-        int run = ~r->bits ? __builtin_ctzll(~r->bits) : WORD;
-        if (r->n == 0) {
-            return cut_short;
-        }
-        found = run < r->n;
-        ones += (size_t)run;
-        take(r, found ? run + 1 : run);
+unsigned char *lierne_changes_put(unsigned char *to, const lierne_change_piece *p,
+                                  const char *slots, size_t size) {
+    const unsigned char *slot = (const unsigned char *)slots + p->slot;
+    const unsigned char *behind = slot + lierne_change_behind(p->count, (int32_t)size);
+    size_t n = (size_t)p->n, count = (size_t)p->count, start = 0;
+    if (p->form == DENSE) {
+        return put_dense(to, slot, n * size);
     }
-    fill(r);
-    if (r->n < k) {
-        return cut_short;
+    to = put_number(to, count * 4 + (size_t)p->form);
+    memcpy(to, slot, count * size);
+    to += count * size;
+    if (count == 0) {
+        return to;
     }
-    *gap = ones << k | (size_t)take(r, k);
-    return NULL;
-}
-
-/* A piece of n elements, count of them changed, whose values are the next count. */
-typedef struct piece {
-    unsigned char *data;
-    const unsigned char *values;
-    size_t n;
-    size_t count;
-    size_t size;
-} piece;
-
-static const char *get_gaps(const piece *p, input *in) {
-    int k = p->count > 0 ? parameter(p->n, p->count) : 0;
-    bit_reader r = {.in = in};
-    for (size_t i = 0, start = 0, gap; i < p->count; i++, start += gap + 1) {
-        const char *wrong = get_gap(&gap, &r, k, p->n);
-        if (wrong || gap >= p->n - start) {
-            return wrong ? wrong : "a gap is longer than the piece";
-        }
-        copy(p->data + (start + gap) * p->size, p->values + i * p->size, p->size);
+    if (lierne_change_has_places(p->n, p->count)) {
+        unsigned char gaps[MOST_GAPS];
+        bit_writer w = {.to = gaps};
+        put_places(&w, (const uint16_t *)(const void *)behind, count, &start, parameter(n, count));
+        return put_bytes(to, gaps, &w);
     }
-    in->at -= r.n / 8;
-    return take(&r, r.n % 8) ? "bits behind the last gap are not zero" : NULL;
-}
-
-static const char *get_map(const piece *p, input *in) {
-    size_t found = 0;
-    if (left(in) < (p->n + 7) / 8) {
-        return cut_short;
-    }
-    for (size_t i = 0; i < p->n; i += 8) {
-        for (unsigned byte = *in->at++; byte; byte &= byte - 1, found++) {
-            size_t at = i + (size_t)__builtin_ctz(byte);
-            if (at >= p->n || found == p->count) {
-                return "its map has other changes than it says";
-            }
-            copy(p->data + at * p->size, p->values + found * p->size, p->size);
-        }
-    }
-    return found == p->count ? NULL : "its map has other changes than it says";
-}
-
-static const char *get_piece(piece *p, input *in) {
-    size_t number;
-    const char *wrong = get_number(&number, in);
-    size_t form = number % 4, count = number / 4, values = form == DENSE ? p->n : count;
-    if (wrong) {
-        return wrong;
-    }
-    if (form == FORMS || count > p->n || (form == DENSE && count > 0)) {
-        return "its head is none that is written";
-    }
-    if (left(in) < values * p->size) {
-        return cut_short;
-    }
-    p->values = in->at;
-    p->count = count;
-    in->at += values * p->size;
-    if (form == DENSE) {
-        memcpy(p->data, p->values, values * p->size);
-        return NULL;
-    }
-    return form == GAPS ? get_gaps(p, in) : get_map(p, in);
-}
-
-lierne_status lierne_changes_decode(void *data, size_t n, size_t size, const unsigned char *from,
-                                    size_t bytes) {
-    input in = {.at = from, .end = from + bytes};
-    for (size_t i = 0, number = 0; i < n; number++) {
-        piece p = {.data = (unsigned char *)data + i * size,
-                   .n = piece_of(n - i, size),
-                   .size = size};
-        const char *wrong = get_piece(&p, &in);
-        if (wrong) {
-            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
-                               "piece %zu of the changes of %zu elements, in %zu bytes: %s", number,
-                               n, bytes, wrong);
-        }
-        i += p.n;
-    }
-    return in.at == in.end
-               ? LIERNE_OK
-               : LIERNE_FAIL(
-                     LIERNE_ERR_MISMATCH,
-                     "the changes of %zu elements have %zu bytes, %zu more than their pieces", n,
-                     bytes, left(&in));
+    changes c = {.n = n, .count = count};
+    get_words(&c, behind);
+    return p->form == MAP ? put_map(to, &c) : put_listed(to, &c, NULL, size, GAPS);
 }

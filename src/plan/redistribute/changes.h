@@ -16,8 +16,9 @@
 #define LIERNE_CHANGES_H
 
 #include "base/base.h"
+#include "runtime/memory/change.h"
 
-enum { LIERNE_CHANGES_PIECE = 1 << 16 };
+enum { LIERNE_CHANGES_PIECE = LIERNE_CHANGE_BYTES };
 
 /* The most bytes that n elements of size bytes become: theirs, and a byte per piece. size: 1, 2, 4,
  * 8. */
@@ -34,5 +35,13 @@ size_t lierne_changes_encode(unsigned char *to, const void *now, const void *las
  * n elements of this size, with the piece and the reason; data is then undefined). */
 lierne_status lierne_changes_decode(void *data, size_t n, size_t size, const unsigned char *from,
                                     size_t bytes);
+
+/* The same of pieces that a device has found or is to make, by their slots. put: writes one, from
+ * `to` on, and returns where the next one goes. get: fills the slots of a message's pieces, whose
+ * form and count it sets. Errors: as of lierne_changes_decode; the slots then mean nothing. */
+unsigned char *lierne_changes_put(unsigned char *to, const lierne_change_piece *piece,
+                                  const char *slots, size_t size);
+lierne_status lierne_changes_get(lierne_change_piece *pieces, size_t npieces, char *slots,
+                                 size_t size, const unsigned char *from, size_t bytes);
 
 #endif

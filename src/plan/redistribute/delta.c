@@ -62,6 +62,7 @@ lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan) {
     d->context = context;
     d->of = plan;
     d->control.used = !lierne_execution_stamps(context);
+    d->control.change = d->control.used ? context->memory->change : NULL;
     status = lierne_plan_check_idle(plan);
     status = lierne_delta_create_plans(d, status == LIERNE_OK ? lierne_delta_open(d) : status);
     if (status != LIERNE_OK) {
@@ -175,24 +176,26 @@ static lierne_status begin_exchange(lierne_delta *d) {
                                      d->sends.bytes, NULL);
 }
 
-/* Where control messages carry them, what the stream reads is a copy: the packed elements are the
- * next call's, too. */
+/* Where control messages carry them and the host decodes them, what the stream reads is a copy: the
+ * packed elements are the next call's, too. */
 static lierne_status unpack(lierne_delta *d) {
     const lierne_delta_half *h = &d->recvs;
+    const void *from = d->control.change ? d->control.received.now : d->control.arrived;
     lierne_plan *plan = d->plans[LIERNE_DELTA_UNPACKING];
     if (!d->control.used) {
         return lierne_plan_forward(plan, d->out, h->packed, NULL);
     }
-    memcpy(d->control.arrived, h->packed, (size_t)h->first[h->n] * d->element * d->per);
-    LIERNE_TRY(lierne_plan_forward(plan, d->out, d->control.arrived, d->control.stream));
+    if (!d->control.change) {
+        memcpy(d->control.arrived, h->packed, (size_t)h->first[h->n] * d->element * d->per);
+    }
+    LIERNE_TRY(lierne_plan_forward(plan, d->out, from, d->control.stream));
     return lierne_delta_wait_stream(d);
 }
 
-/* The packed elements, from those of the version before. What a failure leaves has no version. */
-static lierne_status decode(lierne_delta *d) {
+/* The packed elements, from those of the version before. */
+static lierne_status decode_messages(lierne_delta *d) {
     const lierne_delta_half *h = &d->recvs;
     size_t size = d->element * d->per;
-    d->held = LIERNE_DELTA_UNKNOWN;
     for (size_t m = 0; m < h->n; m++) {
         const int64_t *header = &h->headers[LIERNE_DELTA_HEADER * m];
         if (header[LIERNE_DELTA_BYTES] == 0) {
@@ -203,23 +206,32 @@ static lierne_status decode(lierne_delta *d) {
                                          (unsigned char *)h->bytes + h->at[m],
                                          (size_t)header[LIERNE_DELTA_BYTES]));
     }
+    return LIERNE_OK;
+}
+
+/* What a failure leaves has no version. */
+static lierne_status decode(lierne_delta *d) {
+    d->held = LIERNE_DELTA_UNKNOWN;
+    LIERNE_TRY(d->control.change ? lierne_delta_make_changes(d) : decode_messages(d));
     LIERNE_TRY(unpack(d));
     d->held = d->version;
     return LIERNE_OK;
 }
 
-/* Where control messages carry what the host encodes. */
+/* Where control messages carry it. */
 static lierne_status send_staged(lierne_delta *d, void *out, const void *in) {
     void *stream = d->control.stream;
-    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], d->control.staged, in, stream));
+    void *packed = d->control.change ? d->control.sent.now : d->control.staged;
+    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], packed, in, stream));
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, stream));
+    LIERNE_TRY(d->control.change ? lierne_delta_find_changes(d) : LIERNE_OK);
     LIERNE_TRY(lierne_delta_wait_stream(d));
     lierne_delta_encode(d, d->control.staged);
     return lierne_delta_exchange_control(d);
 }
 
 static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
-    d->version++;
+    d->version = d->version < INT64_MAX ? d->version + 1 : 1;
     d->report = (lierne_delta_report){.version = d->version,
                                       .dense_bytes = d->report.dense_bytes,
                                       .memory_bytes = d->report.memory_bytes};

@@ -1,7 +1,8 @@
 /* A delta where plans cannot carry it: in memory that the host does not work on, on streams, and
  * over transports without match ids. The plan's elements are packed into memory of the host, which
- * compares and encodes them; control messages carry versions and changes, and no transport is
- * touched, so that none is exempt. All of it waits for the stream. */
+ * compares and encodes them, or a device finds what changed (delta_device.c); control messages
+ * carry versions and changes, and no transport is touched, so that none is exempt. All of it waits
+ * for the stream. */
 #include "plan/redistribute/changes.h"
 #include "plan/redistribute/delta_plans.h"
 #include "runtime/execute/stream.h"
@@ -16,25 +17,18 @@ static size_t words_of(int64_t bytes) {
 
 /* --- memory ------------------------------------------------------------------------------- */
 
-static lierne_status alloc_host(void **out, const lierne_delta *d, size_t bytes) {
-    return d->context->memory->alloc_host
-               ? lierne_context_alloc_kept(out, d->context, bytes + 1, true)
-               : lierne_alloc(out, bytes + 1, 1);
-}
-
-static void free_host(const lierne_delta *d, void *memory) {
-    if (memory && d->context->memory->alloc_host) {
-        lierne_context_free_kept(d->context, memory, true, d->context->dead == LIERNE_OK);
-    } else {
-        lierne_mem_free(memory);
-    }
+static lierne_status open_staging(lierne_delta *d) {
+    size_t size = d->element * d->per, sent = (size_t)d->sends.first[d->sends.n] * size;
+    size_t received = (size_t)d->recvs.first[d->recvs.n] * size;
+    d->report.memory_bytes += (int64_t)(sent + received);
+    LIERNE_TRY(lierne_delta_alloc_host(&d->control.staged, d, sent));
+    return lierne_delta_alloc_host(&d->control.arrived, d, received);
 }
 
 lierne_status lierne_delta_open_control(lierne_delta *d) {
     const lierne_stream_driver *driver = d->context->stream_driver;
     lierne_delta_control *c = &d->control;
-    size_t members = (size_t)d->context->members.count, size = d->element * d->per;
-    size_t sent = (size_t)d->sends.first[d->sends.n] * size;
+    size_t members = (size_t)d->context->members.count;
     size_t most = d->sends.n > members ? d->sends.n : members;
     c->words = LIERNE_DELTA_WORDS;
     for (size_t m = 0; m < d->sends.n; m++) {
@@ -46,10 +40,8 @@ lierne_status lierne_delta_open_control(lierne_delta *d) {
     }
     LIERNE_TRY(lierne_alloc(&c->messages, most + 1, sizeof *c->messages));
     LIERNE_TRY(lierne_alloc(&c->own, c->words + 1, WORD));
-    LIERNE_TRY(alloc_host(&c->staged, d, sent));
-    LIERNE_TRY(alloc_host(&c->arrived, d, (size_t)d->recvs.first[d->recvs.n] * size));
-    d->report.memory_bytes +=
-        (int64_t)(sent + c->words * WORD) + d->recvs.first[d->recvs.n] * (int64_t)size;
+    d->report.memory_bytes += (int64_t)(c->words * WORD);
+    LIERNE_TRY(c->change ? lierne_delta_open_device(d) : open_staging(d));
     return driver ? driver->event_create(&c->event) : LIERNE_OK;
 }
 
@@ -62,8 +54,9 @@ void lierne_delta_close_control(lierne_delta *d) {
     if (c->own) {
         lierne_context_free_message_memory(d->context, c->own);
     }
-    free_host(d, c->staged);
-    free_host(d, c->arrived);
+    lierne_delta_free_host(d, c->staged);
+    lierne_delta_free_host(d, c->arrived);
+    lierne_delta_close_device(d);
 }
 
 /* --- streams ------------------------------------------------------------------------------ */

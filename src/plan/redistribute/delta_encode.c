@@ -10,12 +10,6 @@
 
 #include <string.h>
 
-static bool has_last(const lierne_delta *d, int peer) {
-    int64_t said = d->said[LIERNE_DELTA_WORDS * lierne_members_index(&d->context->members, peer) +
-                           LIERNE_DELTA_SAID];
-    return said >= 0 && said == d->kept && (d->sends.packed || d->previous);
-}
-
 /* Whether a message of so many bytes says that nothing changed: a byte for each piece, which is
  * longer where something did. */
 static bool says_nothing(size_t bytes, size_t elements, size_t size) {
@@ -81,11 +75,13 @@ static size_t encode_elements(lierne_delta *d, size_t number, const void *in, bo
     return (size_t)(to - start);
 }
 
-static void encode(lierne_delta *d, size_t m, const void *in) {
+/* *piece: the first of the message's, on a device. */
+static void encode(lierne_delta *d, size_t m, const void *in, size_t *piece) {
     lierne_delta_half *h = &d->sends;
     int64_t n = (h->first[m + 1] - h->first[m]) * (int64_t)d->per;
-    bool last = has_last(d, h->peers[m]), changes = last;
-    size_t bytes = encode_elements(d, m, in, &changes);
+    bool last = lierne_delta_has_last(d, h->peers[m]), changes = last;
+    size_t bytes = d->control.change ? lierne_delta_put_changes(d, m, piece)
+                                     : encode_elements(d, m, in, &changes);
     if (last && !changes) {
         bytes = encode_elements(d, m, in, &changes);
     }
@@ -103,8 +99,12 @@ static void encode(lierne_delta *d, size_t m, const void *in) {
 }
 
 void lierne_delta_encode(lierne_delta *d, const void *in) {
+    size_t piece = 0;
     for (size_t m = 0; m < d->sends.n; m++) {
-        encode(d, m, in);
+        encode(d, m, in, &piece);
+    }
+    if (d->control.change) {
+        lierne_delta_keep_changes(d);
     }
     d->kept = d->version;
     d->previous = NULL;

@@ -36,6 +36,7 @@ static lierne_status check_route(const lierne_plan *plan, const lierne_route *ro
                                 plan->context->rank, plan->parts.kind);
 }
 
+/* A device keeps its elements itself. */
 static lierne_status open_half(lierne_delta *d, lierne_delta_half *h,
                                const lierne_messages *messages) {
     size_t n = messages ? messages->count : 0;
@@ -52,7 +53,9 @@ static lierne_status open_half(lierne_delta *d, lierne_delta_half *h,
         h->at[m + 1] =
             h->at[m] + (int64_t)lierne_changes_bound((size_t)elements * d->per, d->element);
     }
-    LIERNE_TRY(lierne_alloc(&h->packed, (size_t)h->first[n] * d->per + 1, d->element));
+    if (!d->control.change) {
+        LIERNE_TRY(lierne_alloc(&h->packed, (size_t)h->first[n] * d->per + 1, d->element));
+    }
     return lierne_alloc(&h->bytes, (size_t)h->at[n] + 1, 1);
 }
 

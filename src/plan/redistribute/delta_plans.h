@@ -34,13 +34,24 @@ typedef struct lierne_delta_half {
     char *bytes;
 } lierne_delta_half;
 
+/* The pieces of one half on a device (delta_device.c). now: the packed elements of this version, or
+ * of the last one that came; last: of the version before, of sends only. */
+typedef struct lierne_delta_pieces {
+    int64_t n;
+    size_t slot_bytes;
+    void *pieces, *slots, *now, *last;
+} lierne_delta_pieces;
+
 /* Where plans cannot carry a delta (delta_control.c); staged, arrived: the elements that are sent
- * and that came, which the host and the plan's memory kind read and write. */
+ * and that came, which the host and the plan's memory kind read and write, unless that kind finds
+ * and makes changes itself. */
 typedef struct lierne_delta_control {
     bool used;
     void *stream; /* of the next call */
     void *event;
     void *staged, *arrived;
+    lierne_status (*change)(const lierne_change_call *call, bool make, void *stream); /* or NULL */
+    lierne_delta_pieces sent, received;
     lierne_control_message *messages;
     int64_t *own; /* that is sent, at most so many words */
     size_t words;
@@ -105,6 +116,24 @@ lierne_status lierne_delta_wait_stream(const lierne_delta *delta);
 /* Collective: what each rank says; headers and bytes of all messages. Errors kill the context. */
 lierne_status lierne_delta_tell_all(lierne_delta *delta, const int64_t *mine);
 lierne_status lierne_delta_exchange_control(lierne_delta *delta);
+/* delta_device.c. Memory that the host and the plan's memory kind read and write. */
+lierne_status lierne_delta_alloc_host(void **out, const lierne_delta *delta, size_t bytes);
+void lierne_delta_free_host(const lierne_delta *delta, void *memory);
+/* Whether a rank has what was sent last, so that it needs changes only. */
+bool lierne_delta_has_last(const lierne_delta *delta, int peer);
+/* Where the plan's memory kind finds and makes changes: opens its pieces; to be
+ * closed in any case. */
+lierne_status lierne_delta_open_device(lierne_delta *delta);
+void lierne_delta_close_device(lierne_delta *delta);
+/* Enqueues finding what changed in the packed elements; when the stream has passed it, put writes
+ * the message whose pieces begin at *piece, which it moves behind them, and returns its bytes. */
+lierne_status lierne_delta_find_changes(lierne_delta *delta);
+size_t lierne_delta_put_changes(lierne_delta *delta, size_t m, size_t *piece);
+/* From now on what was packed is what was sent last. */
+void lierne_delta_keep_changes(lierne_delta *delta);
+/* Enqueues making what came. Errors: MISMATCH (it is no encoding), those of the device. */
+lierne_status lierne_delta_make_changes(lierne_delta *delta);
+
 /* Whether a header fits what is to come; MISMATCH if not. */
 lierne_status lierne_delta_check_header(const lierne_delta *delta, size_t m);
 

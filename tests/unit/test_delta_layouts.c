@@ -1,0 +1,78 @@
+/* Deltas from every layout of a list to every other one and to itself: steps of delta_steps.h, by
+ * plans, by control messages, and with what kernels do. */
+#include "unit/delta_steps.h"
+#include "unit/ranks.h"
+
+#include <criterion/criterion.h>
+
+enum { WORLD = 4, ROWS = 6, COLUMNS = 5 };
+#define SHARD(a)                                                                                   \
+    { .kind = LIERNE_PLACEMENT_SHARD, .axis = (a) }
+#define REPLICATE                                                                                  \
+    { .kind = LIERNE_PLACEMENT_REPLICATE }
+
+static const case_layout layouts[] = {
+    {.ndims = 0, .offset = 3}, /* one rank has all of it */
+    {.ndims = 1, .sizes = {WORLD}, .placements = {REPLICATE}},
+    {.ndims = 1, .sizes = {WORLD}, .placements = {SHARD(0)}},
+    {.ndims = 1, .sizes = {WORLD}, .placements = {SHARD(1)}},
+    {.ndims = 1, .sizes = {WORLD}, .placements = {SHARD(1)}, .full_axes = 2},
+    {.ndims = 1, .sizes = {WORLD}, .placements = {{.kind = LIERNE_PLACEMENT_AT, .at = 2}}},
+    {.ndims = 1, .sizes = {2}, .offset = 2, .placements = {SHARD(0)}},
+    {.ndims = 2, .sizes = {2, 2}, .placements = {SHARD(0), SHARD(1)}},
+    {.ndims = 2, .sizes = {2, 2}, .placements = {SHARD(0), SHARD(0)}},
+    {.ndims = 2, .sizes = {2, 2}, .in_view = 1, .placements = {SHARD(1), REPLICATE}},
+    {.ndims = 1,
+     .sizes = {3},
+     .offset = 1,
+     .placements = {{.kind = LIERNE_PLACEMENT_SHARD, .counts = (const int64_t[]){0, 5, 1}}},
+     .counts = {{0, 5, 1}}},
+    {.ndims = 1,
+     .sizes = {WORLD},
+     .placements = {{.kind = LIERNE_PLACEMENT_SHARD_ROWS,
+                     .axis = 1,
+                     .axis2 = 0,
+                     .rows = (const int32_t[]){0}}},
+     .rows = {3, 1, 1, 0, 2, 2, 1, 3, 0, 0, 2, 3, 1, 1, 2,
+              0, 3, 3, 2, 1, 0, 0, 1, 2, 3, 1, 1, 1, 0}},
+    {.ndims = 1,
+     .sizes = {3},
+     .offset = 1,
+     .placements = {{.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .axis = 0}}},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+typedef struct trial {
+    set_case set;
+    delta_steps ranks[WORLD];
+} trial;
+
+static void work(lierne_context *context, void *shared) {
+    trial *t = shared;
+    delta_steps_run(&t->ranks[lierne_context_get_rank(context)], &t->set, context);
+}
+
+static void run_pair(int src, int dst) {
+    static trial t;
+    t = (trial){.set = {.world = WORLD, .ntensors = 2, .scattered = (src + dst) % 2}};
+    t.set.kinds[0] = (redistribute_case){.world = WORLD,
+                                         .naxes = 2,
+                                         .shape = {ROWS, COLUMNS},
+                                         .dtype = LIERNE_DTYPE_I64};
+    t.set.kinds[0].layouts[CASE_SRC] = layouts[src];
+    t.set.kinds[0].layouts[CASE_DST] = layouts[dst];
+    for (int r = 0; r < WORLD; r++) {
+        t.ranks[r].seed = (uint64_t)(src * LAYOUTS + dst);
+    }
+    ranks_run(WORLD, NULL, work, &t);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect_eq(t.ranks[r].wrong, 0, "layouts %d and %d, rank %d: %s", src, dst, r,
+                     t.ranks[r].what);
+    }
+}
+
+Test(delta_layouts, every_two, .timeout = 600) {
+    for (int pair = 0; pair < LAYOUTS * LAYOUTS; pair++) {
+        run_pair(pair / LAYOUTS, pair % LAYOUTS);
+    }
+}
