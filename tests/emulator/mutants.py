@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-MEMORY, THREADS, GOLDEN = ["memory"], ["threads"], ["launched/golden"]
+MEMORY, THREADS, GOLDEN, DELTAS = ["memory"], ["threads"], ["launched/golden"], ["ranks/deltas"]
 # name, kernel, what is replaced by what, how often it must be there, the program that must fail
 MUTANTS = [
     ("tile_shorter", "copies", r"(min_u64\(r->rd\d+, )16384", r"\g<1>16200", 1, MEMORY),
@@ -34,6 +34,9 @@ MUTANTS = [
     ("acquire_relaxed", "step", r"\bld_acquire", "ld_relaxed", None, THREADS),
     ("deadline_inverted", "step", r"setp_gt_u64", "setp_lt_u64", 1, THREADS),
     ("failure_not_looked_at", "step", r"(ld_relaxed_sys_u64\(t, rd\d+\))", r"\1 + 1", None, THREADS),
+    ("changes_not_waited_for", "find_changes", r"t->barrier = 1; return; (barrier_1:;)", r"\1", 1, DELTAS),
+    ("changes_listed_twice", "find_changes", r"t->thread\b", "(t->thread & 254)", None, DELTAS),
+    ("changes_made_by_half", "make_changes", r"t->thread\b", "(t->thread & 254)", None, DELTAS),
 ]
 
 
@@ -89,7 +92,7 @@ def main():
         failed += wrong is not None
         print(f"FAIL {mutant[0]}: {wrong}" if wrong else f"{mutant[0]:24} caught by {mutant[5][0]}",
               flush=True)
-    for program in (MEMORY, THREADS, GOLDEN):
+    for program in (MEMORY, THREADS, GOLDEN, DELTAS):
         if run(emulated, program, None):
             failed += 1
             print(f"FAIL {program[0]} fails without a mutant")

@@ -69,21 +69,23 @@ static lierne_status launch(const lierne_program *program, size_t number,
     return test_capture_add(stream, run_launch, &a, sizeof a) ? LIERNE_OK : run_launch(&a);
 }
 
+#define PIECE_THREADS 37 /* more than LIERNE_CHANGE_GROUP */
+
 static void run_piece(const lierne_change_call *call, int64_t number, bool make) {
     const lierne_change_piece piece = call->pieces[number];
     lierne_change_counts counts;
-    for (int thread = THREADS; thread-- > 0;) {
+    for (int thread = PIECE_THREADS; thread-- > 0;) {
         (make ? lierne_change_count_map : lierne_change_count)(&counts, call, &piece, thread,
-                                                               THREADS);
+                                                               PIECE_THREADS);
     }
-    for (int thread = THREADS; thread-- > 0;) {
-        lierne_change_add_up(&counts, thread, THREADS);
+    for (int thread = PIECE_THREADS; thread-- > 0;) {
+        lierne_change_add_up(&counts, thread, PIECE_THREADS);
     }
-    for (int thread = THREADS; thread-- > 0;) {
+    for (int thread = PIECE_THREADS; thread-- > 0;) {
         if (make) {
-            lierne_change_make(&counts, call, &piece, thread, THREADS);
+            lierne_change_make(&counts, call, &piece, thread, PIECE_THREADS);
         } else {
-            lierne_change_list(&counts, call, &piece, thread, THREADS, &call->pieces[number]);
+            lierne_change_list(&counts, call, &piece, thread, PIECE_THREADS, &call->pieces[number]);
         }
     }
 }
