@@ -20,6 +20,7 @@
 
 #include "lierne/context.h"
 #include "lierne/layout.h"
+#include "lierne/redistribute.h"
 
 #include <stdint.h>
 
@@ -60,18 +61,26 @@ typedef struct lierne_digest_check_spec {
     const lierne_layout *const *src; /* the layouts of each tensor before and after */
     const lierne_layout *const *dst;
     uint64_t key;
+    /* NULL, or those of a tensor set (lierne_set_spec), nboxes of them; dst then has ndst tensors.
+     */
+    const lierne_set_box *boxes;
+    int64_t nboxes;
+    int64_t ndst;
 } lierne_digest_check_spec;
 
 /* Checks that every rank's out has what the ranks of the source have in `in`: in[t] and out[t] are
  * this rank's buffers of tensor t under src[t] and dst[t], and may be NULL where they have no
  * elements. Call it after the tensors were moved and before `in` changes. The lowest
  * holder of every element at the source computes its digest for each rank of the destination that
- * needs it: 8 bytes per tensor and pair of ranks are sent. Collective; blocking; in a simulated
- * world a thread per rank must call. Errors, the same on every rank: MISMATCH (the message names
- * the tensor, the rank whose out is wrong, and the rank that sent the wrong part; also if ranks
- * gave different numbers of tensors or keys), INVALID (NULL, ntensors, layouts of different shape,
- * dtype or world size, a rank of a layout that is no member), UNSUPPORTED (a PARTIAL dim, a halo),
- * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * needs it: 8 bytes per tensor and pair of ranks are sent. With boxes, in[s] is source tensor s,
+ * out[t] is destination tensor t, which messages name, and an element counts by its index there;
+ * its digest takes longer where a box is transposed, or its rows are short. Collective; blocking;
+ * in a simulated world a thread per rank must call. Errors, the same on every rank: MISMATCH (the
+ * message names the tensor, the rank whose out is wrong, and the rank that sent the wrong part;
+ * also if ranks gave different numbers of tensors, boxes or keys), INVALID (NULL, ntensors, layouts
+ * of different shape, dtype or world size, a rank of a layout that is no member, boxes that
+ * lierne_set_check rejects), UNSUPPORTED (a PARTIAL dim, a halo), NO_MEMORY, TIMEOUT, PEER_FAILED,
+ * TRANSPORT. */
 LIERNE_API lierne_status lierne_digest_check(lierne_context *context,
                                              const lierne_digest_check_spec *spec,
                                              const void *const *out, const void *const *in);

@@ -4,6 +4,7 @@
 
 #include "layout/layout.h"
 #include "lierne/digest.h"
+#include "plan/redistribute/frame.h"
 
 /* The factors of a key and a tensor. */
 #define LIERNE_DIGEST_WORDS 64
@@ -37,5 +38,14 @@ typedef struct lierne_digest_part {
 } lierne_digest_part;
 lierne_status lierne_digest_add(uint64_t *digest, int64_t *elements, const lierne_digest_part *part,
                                 const lierne_digest_factors *factors, const void *data);
+/* digest_boxes.c. The same of what peer owns within a box between two tensors, of which layout is
+ * on this side of the frame (0: the source) and peer_layout on the other; factors are of the
+ * destination's tensor. */
+lierne_status lierne_digest_add_box(uint64_t *digest, int64_t *elements,
+                                    const lierne_digest_part *part, const lierne_frame *frame,
+                                    int side, const lierne_digest_factors *factors,
+                                    const void *data);
+/* INVALID where a buffer with elements is NULL. */
+lierne_status lierne_digest_check_data(const void *data, int64_t elements, const char *name);
 
 #endif

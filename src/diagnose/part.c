@@ -119,6 +119,14 @@ static lierne_status list_boxes(lierne_boxes *boxes, const lierne_digest_part *p
     return status;
 }
 
+lierne_status lierne_digest_check_data(const void *data, int64_t elements, const char *name) {
+    return data || elements == 0
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
+                             "%s is NULL, must be a buffer: the digest is of %lld elements of it",
+                             name, (long long)elements);
+}
+
 static lierne_status add_boxes(uint64_t *digest, int64_t *elements, const walk *w,
                                const lierne_boxes *boxes, const char *name) {
     int64_t all = 0;
@@ -131,11 +139,7 @@ static lierne_status add_boxes(uint64_t *digest, int64_t *elements, const walk *
         *digest += w->data && n > 0 ? add_box(w, &boxes->at[i]) : 0;
     }
     *elements += all;
-    return w->data || all == 0 ? LIERNE_OK
-                               : LIERNE_FAIL(LIERNE_ERR_INVALID,
-                                             "%s is NULL, must be a buffer: the digest is of %lld "
-                                             "elements of it",
-                                             name, (long long)all);
+    return lierne_digest_check_data(w->data, all, name);
 }
 
 lierne_status lierne_digest_add(uint64_t *digest, int64_t *elements, const lierne_digest_part *part,

@@ -423,7 +423,7 @@ def weights_by_name():
             sync.sync(check=True)
             assert not delta or rank > 1 or sync.report["sent_bytes"] >= 2 * 960, sync.report
             sync.close()
-        box = lierne.SetBox("w", "w", (0, 0), (0, 0), (60, 8))
+        box = lierne.SetBox("w", "u", (0, 0), (0, 0), (8, 60), (1, 0))  # transposed
         raises(KeyError, "boxes[0] names 'x', of which dst has no layout", lierne.torch.WeightSync, context, held, served,
                src, dst, [lierne.SetBox("w", "x", (0, 0), (0, 0), (60, 8))])
         raises(ValueError, "'b': 'b' is f32, 'b' is bf16", lierne.torch.WeightSync, context, held, served, src,
@@ -435,16 +435,17 @@ def weights_by_name():
                    lierne.torch.WeightSync, context, {name: held[name] for name in "wv"}, served, src, dst)
             raises(ValueError, "trainer_state['w'] has shape (60, 8) and dtype torch.bfloat16",
                    lierne.torch.WeightSync, context, {**held, "w": whole["w"]}, served, src, dst)
-        one = {"w": src["w"]}, {"w": dst["w"]}
+        one = {"w": src["w"]}, {"u": lierne.Layout(engine, (8, 60), torch.bfloat16, {})}
+        served.update({"u": torch.zeros(8, 60, dtype=torch.bfloat16)} if rank > 1 else {})
         sync = lierne.torch.WeightSync(context, held, served, *one, boxes=[box])
         sync.sync(check=True)
         for step in range(2):  # an element that is wrong, of each rank of the engine; then the call that repairs it
             if rank == 2 + step:
-                sync._groups[0].targets["w"].view(-1)[7] += 1
+                sync._groups[0].targets["u"].view(-1)[7] += 1
             raises(lierne.errors.MismatchError, f"tensor 0: out of rank {2 + step} differs", sync._check,
                    sync._groups[0])
             sync.sync(check=True)
-            assert not served or torch.equal(served["w"], whole["w"])
+            assert not served or torch.equal(served["u"], whole["w"].t())
         sync.close()
 
 

@@ -7,6 +7,7 @@ import typing
 from lierne._arrays import borrow
 from lierne._library import Spec, call, ffi, handle, lib
 from lierne._types import Buffer
+from lierne.planners import SetBox, set_fields
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -42,22 +43,20 @@ def _borrow_all(what, arrays, layouts, rank):
 
 def check_digests(context: Context, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
                   out: typing.Collection[typing.Optional[Buffer]], data: typing.Collection[typing.Optional[Buffer]],
-                  key: int = 0) -> None:
+                  key: int = 0, boxes: typing.Optional[typing.Sequence[SetBox]] = None) -> None:
     """Checks that what every rank has in `out` is what the ranks of the source have in `data`.
 
     src, dst: the layouts of each tensor before and after. data, out: this rank's buffers of each tensor
     under src and dst, in host memory (TensorSet.views gives those of a set); None for an empty one. key:
-    the same on every rank, below 2**64, another one for each step at best. Collective over the context;
+    the same on every rank, below 2**64, another one for each step at best. boxes: those of a TensorSet, whose dst
+    has tensors of its own; messages name these. Collective over the context;
     8 bytes per tensor and pair of ranks are sent. Raises, the same on every rank, errors.MismatchError,
     which names the tensor, the rank whose out is wrong and the rank whose part of it, and
     errors.InvalidError and others; on one rank alone ValueError and TypeError for a buffer that does
     not fit."""
-    if len(src) != len(dst):
-        raise ValueError(f"src has {len(src)} layouts, dst {len(dst)}: one per tensor each")
+    fields = set_fields(src, dst, boxes)
     sources = _borrow_all("data", data, src, context.rank)
     targets = _borrow_all("out", out, dst, context.rank)
-    spec = Spec("lierne_digest_check_spec", ntensors=len(src),
-                src=[handle(layout, "layout") for layout in src],
-                dst=[handle(layout, "layout") for layout in dst], key=key)
+    spec = Spec("lierne_digest_check_spec", key=key, **fields)
     pointers = [ffi.new("const void *[]", [pointer for pointer, _ in side]) for side in (targets, sources)]
     context._call(lib.lierne_digest_check, handle(context, "context"), spec.at, *pointers)

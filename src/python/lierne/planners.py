@@ -147,13 +147,20 @@ def _box(box, i, src, dst):
     return vars(box)
 
 
-def _set_spec(src, dst, src_offsets=None, dst_offsets=None, boxes=None, **fields):
+def set_fields(src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
+               boxes: typing.Optional[typing.Sequence[SetBox]]) -> typing.Dict[str, typing.Any]:
+    """The fields of a spec that has the tensors and boxes of a set."""
+    fields: typing.Dict[str, typing.Any] = {"ntensors": len(src), "src": [handle(layout, "layout") for layout in src],
+                                            "dst": [handle(layout, "layout") for layout in dst]}
     if boxes is None and len(dst) != len(src):
         raise ValueError(f"src has {len(src)} layouts, dst {len(dst)}: one per tensor each")
     if boxes is not None:
         fields.update(boxes=[_box(box, i, src, dst) for i, box in enumerate(boxes)], nboxes=len(boxes), ndst=len(dst))
-    return Spec("lierne_set_spec", ntensors=len(src), src=[handle(layout, "layout") for layout in src],
-                dst=[handle(layout, "layout") for layout in dst],
+    return fields
+
+
+def _set_spec(src, dst, src_offsets=None, dst_offsets=None, boxes=None, **fields):
+    return Spec("lierne_set_spec", **set_fields(src, dst, boxes),
                 src_offsets=sized("src_offsets", src_offsets, len(src)),
                 dst_offsets=sized("dst_offsets", dst_offsets, len(dst)), **fields)
 

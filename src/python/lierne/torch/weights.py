@@ -24,7 +24,7 @@ class _Group:
         layouts = list(src.values()), list(dst.values())
         self.plan = lierne.TensorSet(sync.context, *layouts, boxes=boxes)
         self.delta = lierne.Delta(self.plan) if sync.delta else None
-        self.layouts = layouts
+        self.layouts, self.boxes = layouts, boxes
         dtype = getattr(torch, _TORCH[layouts[0][0].dtype])
         self.data, self.out = (torch.zeros(shape, dtype=dtype) for shape in self.plan.shapes())
         self.sources = dict(zip(self.src, self.plan.views(self.data)))
@@ -38,12 +38,6 @@ class _Group:
         for name, view in self.targets.items():
             if view.numel():
                 sync.engine_state[name].copy_(view)
-
-    def moved_whole(self):
-        """The engine's tensors of this rank, moved anew, without deltas."""
-        out = torch.zeros_like(self.out)
-        self.plan.forward(self.data, out=out)
-        return self.plan.views(out, "dst")
 
     def close(self):
         if self.delta is not None:
@@ -115,7 +109,7 @@ class WeightSync:
         _check_state("trainer_state", trainer_state, src, context.rank)
         _check_state("engine_state", engine_state, dst, context.rank)
         self.context, self.trainer_state, self.engine_state, self.delta = context, trainer_state, engine_state, delta
-        self._boxes, self._calls, self._groups = boxes, 0, []
+        self._calls, self._groups = 0, []
         for dtype in sorted({layout.dtype for layout in dst.values()}):  # in one order on every rank, as names are
             sources, targets = ({name: side[name] for name in sorted(side) if side[name].dtype == dtype}
                                 for side in (src, dst))
@@ -125,9 +119,8 @@ class WeightSync:
     def sync(self, check: bool = False) -> None:
         """The engine's tensors become the trainer's. Blocking. check: digests of all tensors are compared afterwards;
         raises errors.MismatchError, on every rank, with the tensor and the rank that differ, and the next call then
-        sends everything. With boxes, digests of the engine's tensors are compared with those of what the trainer's
-        tensors bring in a call that sends everything, which the check adds: it takes the time of one, and memory for
-        the engine's part."""
+        sends everything. With boxes the tensor is the engine's; an element is looked up in the trainer's by its
+        box."""
         for group in self._groups:
             group.move(self)
         self._calls += 1
@@ -135,12 +128,9 @@ class WeightSync:
             self._check(group)
 
     def _check(self, group):
-        layouts, data = group.layouts, group.sources.values()
-        if self._boxes is not None:  # no tensor is on both sides, and an element has another index in each
-            layouts, data = (layouts[1], layouts[1]), group.moved_whole()
         try:
-            lierne.check_digests(self.context, *layouts, out=list(group.targets.values()), data=list(data),
-                                 key=self._calls)
+            lierne.check_digests(self.context, *group.layouts, out=list(group.targets.values()),
+                                 data=list(group.sources.values()), key=self._calls, boxes=group.boxes)
         except lierne.errors.MismatchError:
             self.invalidate()
             raise
