@@ -33,7 +33,7 @@ Test(migration, random_steps_equal_a_serial_model) {
                          m[r].step, r, m[r].wrong, m[r].what);
             moved += m[r].moved;
         }
-        cr_assert(world == 1 || moved > STEPS, "seed %d: %d rows moved", (int)seed, (int)moved);
+        cr_assert(world == 1 || moved > 0, "seed %d: no row moved", (int)seed);
     }
 }
 
