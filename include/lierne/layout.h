@@ -233,6 +233,31 @@ typedef struct lierne_box {
 LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
                                                  const lierne_layout *layout, int rank);
 
+/* After deaths (lierne_context_shrink, lierne/node.h). former has an entry for each rank of the
+ * world that is left: the rank that it had in the layout's world, -1 for a rank that was not there.
+ * Those that are not -1 ascend. lierne_context_get_former_rank has them.
+ *
+ * The layout of the same tensor, which rank r of nranks holds as rank former[r] did; what no rank
+ * holds is lost. It is a source for lierne_plan_create_redistribute, which moves what survives and
+ * leaves what is lost in outputs as it is (lierne/redistribute.h, Survivors). It may be made from
+ * such a layout again, after another death. *out is NULL on failure; free it with
+ * lierne_layout_destroy. It keeps nothing of its arguments. Pure. Errors: INVALID (NULL, nranks not
+ * in 1 to LIERNE_MAX_RANKS, former out of range or not ascending), UNSUPPORTED (a halo), NO_MEMORY.
+ */
+LIERNE_API lierne_status lierne_layout_create_surviving(lierne_layout **out,
+                                                        const lierne_layout *layout,
+                                                        const int *former, int nranks);
+
+/* The boxes of a tensor that no rank of former holds: nobody has a replica or, under PARTIAL, a
+ * contribution has none. Disjoint; boxes that continue each other along an axis are one, looked at
+ * along the last axis first; in ascending order of start, the first axis slowest. local is 0.
+ * Writes their number into count and, unless boxes is NULL, the first `capacity` of them into
+ * boxes, which is the caller's. Pure. Costs time in proportion to the ranks of the layout's grid
+ * and the boxes of all lost cells. Errors: as lierne_layout_create_surviving. */
+LIERNE_API lierne_status lierne_layout_find_lost(lierne_box *boxes, size_t capacity, size_t *count,
+                                                 const lierne_layout *layout, const int *former,
+                                                 int nranks);
+
 /* A window of a rank on one axis with a halo. */
 typedef struct lierne_halo_window {
     int64_t start; /* its first position, which may be below 0 */

@@ -44,6 +44,7 @@
 #define LIERNE_PLAN_H
 
 #include "lierne/context.h"
+#include "lierne/group.h"
 #include "lierne/layout.h"
 
 #include <stdint.h>
@@ -281,6 +282,43 @@ LIERNE_API lierne_status lierne_plan_update_retyped(lierne_plan *plan, const lie
  * counts that do not add up to the new size; a shape that the creating function rejects),
  * INDIVISIBLE, BUSY, MISMATCH, OVERFLOW, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape);
+
+/* The grids of a plan that is made again. Set size to sizeof(lierne_recreate_spec) and the rest to
+ * zero first. */
+typedef struct lierne_recreate_spec {
+    size_t size;
+    /* Of the source and of the destination; layouts of the adjoint that the old plan had lie on
+     * the same two. The view has as many dims as the old one, in the same order, of any sizes:
+     * placement d of the old layout is that of its dim d. A bridge names its dims, so that without
+     * placements of its own the order does not matter. */
+    const lierne_grid *src;
+    const lierne_grid *dst;
+    const char *src_view; /* NULL: "base" */
+    const char *dst_view;
+    lierne_group *group; /* of the new context, see lierne/group.h (Domains); NULL: none */
+} lierne_recreate_spec;
+
+/* Makes a plan that moves what old moves, between other grids and in another context: after
+ * lierne_context_shrink (lierne/node.h), on the ranks that are left. Kinds: bridge (also with
+ * variable_rows, whose counts begin anew) and redistribute. All other kinds follow from more than
+ * grids (rows and lists of ranks, places in buffers, packings), and are made anew by the caller.
+ *
+ * Tensor, dtype, placements, owners, routing, max_inflight, max_peers and name are those that old
+ * has now, also after lierne_plan_update_shape and lierne_plan_update_rows. Where a size of a dim
+ * changes, what was given for each of its coordinates no longer fits: counts, a coordinate of AT
+ * and an owner of a row map that are out of range are errors.
+ *
+ * Collective over context. old is not changed; it and its context may be dead, and must not be
+ * destroyed before the call returns. The ranks compare what they compare in lierne_plan_create_
+ * bridge or lierne_plan_create_redistribute: a rank that has no old plan, because its process has
+ * just joined, makes that call instead, with an equal spec. If any rank fails, every rank gets the
+ * same error, no plan exists, and *out is NULL. The grids may be freed after the call. Errors:
+ * those of that function, and INVALID (NULL, spec->size; dims that do not fit; counts or placements
+ * of dims whose size or name differs), UNSUPPORTED (another kind; a plan with max_segments; a
+ * layout with a packing, or of survivors). Thread safety: a context serves one thread at a time. */
+LIERNE_API lierne_status lierne_plan_recreate(lierne_plan **out, lierne_context *context,
+                                              const lierne_plan *old,
+                                              const lierne_recreate_spec *spec);
 
 /* Whether this rank's result is a contiguous part of its input: *offset is its first element there,
  * or -1 if it is not. With an offset, call the direction with out NULL, which copies nothing, and

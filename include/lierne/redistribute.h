@@ -26,6 +26,12 @@
  * afterwards. If both layouts are the same and hold their cores, out == in is allowed: forward then
  * writes the margins only.
  *
+ * Survivors. A source may be a layout of the ranks that are left after deaths
+ * (lierne_layout_create_surviving). What one of them holds moves as above, from the replicas that
+ * are left. An element of a destination that is lost is not written: its output keeps what it has,
+ * which the caller loads, before or after the call; lierne_redistribute_find_lost says which. The
+ * adjoint leaves the gradients of lost elements out. Such a plan moves as DIRECT.
+ *
  * The adjoint of a destination with halos adds. The gradient of an element is that of its core
  * position, if the buffer has cores, and then, in ascending order of ranks, one term from each rank
  * that has other positions of it (of replicas the first rank counts, and one of them sends). A term
@@ -67,6 +73,17 @@ LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
                                                           const lierne_layout *src,
                                                           const lierne_layout *dst, int rank,
                                                           const int *nodes);
+
+/* The boxes of a rank's buffer under dst that a redistribution from src, a layout of survivors,
+ * does not write: what the caller must load, from global indices [start, start + size) to the local
+ * indices of the buffer. Disjoint, joined and in the order of lierne_layout_find_lost. None if src
+ * is another layout, or rank holds nothing under dst. Writes their number into count and, unless
+ * boxes is NULL, the first `capacity` of them into boxes, which is the caller's. Pure. Errors:
+ * INVALID (NULL; layouts of different shape, dtype, world size or segments); UNSUPPORTED (a PARTIAL
+ * dim in dst, a halo, a dst of survivors); NO_MEMORY. */
+LIERNE_API lierne_status lierne_redistribute_find_lost(lierne_box *boxes, size_t capacity,
+                                                       size_t *count, const lierne_layout *src,
+                                                       const lierne_layout *dst, int rank);
 
 /* Lower bounds, in bytes, of what the busiest rank receives (*received) and sends (*sent) in a
  * redistribution from src to dst, under any schedule in which all ranks together receive the fewest
@@ -162,7 +179,9 @@ typedef struct lierne_redistribute_spec {
  * without margin storage in dst);
  * UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst; a src with margin storage or with windows
  * without cores; a halo together with layouts for the adjoint, BALANCED, shared_output,
- * max_segments, or a packing on the other side; shared_output in a context for device memory;
+ * max_segments, or a packing on the other side; a src of survivors together with layouts for the
+ * adjoint, BALANCED, shared_output, max_segments, max_peers or a dst with a halo; a dst of
+ * survivors; shared_output in a context for device memory;
  * a max_peers that is too low, where the message has the lowest; max_peers with shared_output; with
  * max_segments: layouts for the adjoint, BALANCED, shared_output, counts or rows that divide the
  * packed axis, ranks that only ipc connects); CAPACITY (the layouts exceed max_segments or

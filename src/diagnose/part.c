@@ -69,6 +69,11 @@ bool lierne_digest_counts(const lierne_layout *layout, int rank) {
 
 lierne_status lierne_digest_check_layout(const lierne_layout *layout, const char *name) {
     LIERNE_TRY(lierne_check_set(layout, name));
+    if (layout->place_of) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "%s is a layout of survivors: it can only be src of a redistribution",
+                           name);
+    }
     if (layout->partials > 1) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s has a PARTIAL dim: contributions have no digest, their sum has one",

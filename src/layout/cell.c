@@ -9,6 +9,9 @@
 
 int lierne_layout_index(const lierne_layout *layout, int rank) {
     int low = 0, high = layout->nranks;
+    if (layout->place_of) {
+        return rank >= 0 && rank < layout->world ? layout->place_of[rank] : -1;
+    }
     if (!layout->ranks) {
         bool has = rank >= layout->offset && rank < layout->offset + layout->nranks;
         return has ? rank - layout->offset : -1;
@@ -428,7 +431,8 @@ lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_ce
         }
     }
     for (int i = 0; i < nfree || nfree == 0;) {
-        LIERNE_TRY(LIERNE_VEC_PUSH(ranks, lierne_layout_rank(layout, base)));
+        int rank = lierne_layout_rank(layout, base);
+        LIERNE_TRY(rank >= 0 ? LIERNE_VEC_PUSH(ranks, rank) : LIERNE_OK);
         /* Counting with the fastest dim first makes the ranks ascend. */
         for (i = 0; i < nfree; i++) {
             int d = free_dims[i];

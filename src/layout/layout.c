@@ -287,13 +287,8 @@ static lierne_status copy_placement(lierne_layout *layout, const lierne_layout *
     return LIERNE_OK;
 }
 
-static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
-                               const int64_t *shape) {
-    const lierne_layout_spec tensor = {.naxes = old->naxes,
-                                       .shape = shape,
-                                       .dtype = old->dtype,
-                                       .full_axes = old->full_axes};
-    LIERNE_TRY(take_tensor(layout, &tensor));
+/* The ranks of another layout, and the placements of its dims. */
+static void take_ranks(lierne_layout *layout, const lierne_layout *old) {
     layout->ndims = old->ndims;
     layout->offset = old->offset;
     layout->nranks = old->nranks;
@@ -306,6 +301,34 @@ static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
         layout->placements[d].counts = NULL;
         layout->placements[d].rows = NULL;
     }
+}
+
+lierne_status lierne_survivors_alloc(lierne_layout *layout) {
+    LIERNE_TRY(lierne_alloc(&layout->place_of, (size_t)layout->world, sizeof *layout->place_of));
+    return lierne_alloc(&layout->rank_at, (size_t)layout->nranks, sizeof *layout->rank_at);
+}
+
+static lierne_status copy_survivors(lierne_layout *layout, const lierne_layout *old) {
+    if (!old->place_of) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_survivors_alloc(layout));
+    memcpy(layout->place_of, old->place_of, (size_t)layout->world * sizeof *layout->place_of);
+    memcpy(layout->rank_at, old->rank_at, (size_t)layout->nranks * sizeof *layout->rank_at);
+    return LIERNE_OK;
+}
+
+/* grid: NULL, or one whose dims take the place of the old ones. */
+static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
+                               const int64_t *shape, const lierne_layout_spec *grid) {
+    const lierne_layout_spec tensor = {.naxes = old->naxes,
+                                       .shape = shape,
+                                       .dtype = old->dtype,
+                                       .full_axes = old->full_axes};
+    LIERNE_TRY(take_tensor(layout, &tensor));
+    take_ranks(layout, old);
+    LIERNE_TRY(grid ? take_grid(layout, grid) : LIERNE_OK);
+    LIERNE_TRY(copy_survivors(layout, old));
     LIERNE_TRY(lierne_packing_copy(layout, old, shape));
     LIERNE_TRY(lierne_halos_copy(layout, old));
     for (int d = 0; d < layout->ndims; d++) {
@@ -316,17 +339,56 @@ static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
     return lierne_halos_check(layout);
 }
 
-lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
-                                    const int64_t *shape) {
+static lierne_status create_like(lierne_layout **out, const lierne_layout *layout,
+                                 const int64_t *shape, const lierne_layout_spec *grid) {
     lierne_layout *other;
     LIERNE_TRY(lierne_alloc(&other, 1, sizeof *other));
-    lierne_status status = fill_like(other, layout, shape);
+    lierne_status status = fill_like(other, layout, shape, grid);
     if (status != LIERNE_OK) {
         lierne_layout_destroy(other);
         return status;
     }
     *out = other;
     return LIERNE_OK;
+}
+
+lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
+                                    const int64_t *shape) {
+    return create_like(out, layout, shape, NULL);
+}
+
+/* Whether placements fit other dims; what depends on sizes otherwise is checked as it is taken. */
+static lierne_status check_dims(const lierne_layout *layout, const lierne_grid *grid,
+                                const char *view, const char *name) {
+    int ndims = lierne_grid_get_ndims(grid, view);
+    if (layout->packed || layout->place_of) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s %s: make a new plan", name,
+                           layout->packed ? "has a packing, which divides segments among its ranks"
+                                          : "is a layout of survivors");
+    }
+    if (ndims >= 0 && ndims != layout->ndims) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%s has %d dims, its new grid %d: they must be as many, in the same "
+                           "order",
+                           name, layout->ndims, ndims);
+    }
+    for (int d = 0; d < ndims; d++) {
+        int size = lierne_grid_get_dim_size(grid, view, d);
+        if (layout->placements[d].counts && size != layout->sizes[d]) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "dim %d of %s has counts for %d coordinates, the new grid has %d: "
+                               "make a new plan with others",
+                               d, name, layout->sizes[d], size);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_layout_regrid(lierne_layout **out, const lierne_layout *layout,
+                                   const lierne_grid *grid, const char *view, const char *name) {
+    const lierne_layout_spec dims = {.grid = grid, .view = view, .placements = layout->placements};
+    LIERNE_TRY(check_dims(layout, grid, view, name));
+    return create_like(out, layout, layout->shape, &dims);
 }
 
 void lierne_layout_destroy(lierne_layout *layout) {
@@ -340,6 +402,8 @@ void lierne_layout_destroy(lierne_layout *layout) {
     lierne_owners_destroy(layout);
     lierne_packing_destroy(layout->packed);
     lierne_halos_destroy(layout->halos);
+    lierne_mem_free(layout->place_of);
+    lierne_mem_free(layout->rank_at);
     lierne_mem_free(layout);
 }
 

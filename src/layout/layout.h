@@ -74,6 +74,10 @@ struct lierne_layout {
     int joint_side;
     struct lierne_halos *halos; /* dense_halo.h, or NULL */
     bool cores_only;            /* as a source: margins hold nothing */
+    /* Of survivors: the place in the grid of each rank of the world, and the rank at each place, -1
+     * where there is none; else NULL. */
+    int *place_of;
+    int *rank_at;
 };
 
 /* Sorts the dims that cut by the order in which they do, and checks what cuts that follow one
@@ -107,8 +111,11 @@ bool lierne_is_axis_map(const lierne_placement *p);
 
 /* The place of a rank in the grid, -1 for one that is not in it. */
 int lierne_layout_index(const lierne_layout *layout, int rank);
+/* The rank at a place of the grid, -1 if it did not survive. */
 static inline int lierne_layout_rank(const lierne_layout *layout, int index) {
-    return layout->ranks ? layout->ranks[index] : layout->offset + index;
+    return layout->rank_at ? layout->rank_at[index]
+           : layout->ranks ? layout->ranks[index]
+                           : layout->offset + index;
 }
 
 /* The cell that a rank is a member of; false if it holds nothing. */
@@ -189,6 +196,25 @@ typedef LIERNE_VEC(lierne_overlap) lierne_overlaps;
 lierne_status lierne_boxes_intersect(int naxes, const lierne_boxes *a, const lierne_boxes *b,
                                      lierne_overlaps *out);
 int64_t lierne_overlap_elements(int naxes, const lierne_overlap *overlap);
+
+/* Makes the lists of who survived, of zeros. */
+lierne_status lierne_survivors_alloc(lierne_layout *layout);
+/* Whether all contributions of a cell have a member. */
+lierne_status lierne_layout_survives(bool *survives, const lierne_layout *layout,
+                                     const lierne_cell *cell);
+/* What a cell of one layout and the cells of another one have in common: of these, the cells that
+ * survive, or those that do not. a is the other layout, b the cell. */
+lierne_status lierne_layout_common(lierne_overlaps *common, const lierne_layout *layout,
+                                   const lierne_cell *cell, const lierne_layout *other,
+                                   bool survives);
+/* Joins boxes that are one together, also in their places, and sorts them by start. */
+lierne_status lierne_boxes_join(lierne_boxes *boxes, int naxes);
+
+/* Creates a layout that is another one on the dims of a view of a grid, of as many dims. Errors: as
+ * lierne_layout_create; UNSUPPORTED (a packing, survivors); INVALID (other dims; counts of a dim
+ * whose size differs). The message names the layout `name`. */
+lierne_status lierne_layout_regrid(lierne_layout **out, const lierne_layout *layout,
+                                   const lierne_grid *grid, const char *view, const char *name);
 
 /* Creates a layout that is another one but for the shape, which has as many axes. Errors: as
  * lierne_layout_create; INVALID (counts or a map of an axis whose size differs). */

@@ -76,6 +76,9 @@ uint64_t lierne_layout_hash(const lierne_layout *layout) {
     if (layout->ranks) {
         hash = lierne_hash(hash, layout->ranks, (size_t)layout->nranks * sizeof *layout->ranks);
     }
+    if (layout->place_of) {
+        hash = lierne_hash(hash, layout->place_of, (size_t)layout->world * sizeof(int));
+    }
     for (int a = 0; a < layout->naxes; a++) {
         hash = hash_number(hash, layout->shape[a]);
     }

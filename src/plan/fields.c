@@ -87,7 +87,23 @@ static lierne_status fill_windows(lierne_plan_side *side, const lierne_layout *l
     return status;
 }
 
-static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *layout) {
+/* What survives of the elements of a cell. */
+static lierne_status list_surviving(lierne_boxes *boxes, const lierne_layout *from,
+                                    const lierne_layout *to, const lierne_cell *cell) {
+    lierne_overlaps common = {0};
+    lierne_status status = lierne_layout_common(&common, to, cell, from, true);
+    for (size_t i = 0; i < common.count && status == LIERNE_OK; i++) {
+        lierne_box box = {0};
+        memcpy(box.local, common.at[i].local_b, sizeof box.local);
+        memcpy(box.size, common.at[i].size, sizeof box.size);
+        status = LIERNE_VEC_PUSH(boxes, box);
+    }
+    lierne_mem_free(common.at);
+    return status;
+}
+
+static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *from,
+                                const lierne_layout *layout) {
     lierne_boxes boxes = {0};
     lierne_cell cell;
     if (!lierne_layout_cell(layout, rank, &cell)) {
@@ -96,7 +112,8 @@ static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_l
     if (layout->halos) {
         return fill_windows(side, layout, &cell);
     }
-    lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
+    lierne_status status = from->place_of ? list_surviving(&boxes, from, layout, &cell)
+                                          : lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
     if (status == LIERNE_OK) {
         status = lierne_layout_cell_rest(layout, &cell, &boxes, &side->untouched);
     }
@@ -112,9 +129,10 @@ static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_l
 lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lierne_layout *from,
                                     const lierne_layout *to) {
     side->naxes = from->naxes;
+    side->partial = side->partial || from->place_of;
     LIERNE_TRY(lierne_layout_get_shape(side->in, from, rank));
     LIERNE_TRY(lierne_layout_get_shape(side->out, to, rank));
-    return fill_owned(side, rank, to);
+    return fill_owned(side, rank, from, to);
 }
 
 void lierne_plan_fields_add(lierne_plan_fields *fields, const char *name, int64_t value) {

@@ -35,7 +35,8 @@ typedef struct lierne_plan_side {
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:
  * writes it as a JSON object (lierne_plan_serialize); NULL if the kind cannot be written. reshape:
  * fills the parts of a plan of another shape, with a saved spec of their own; NULL if the kind has
- * no shape. divide: so for other documents; NULL if the kind has none. */
+ * no shape. divide: so for other documents; NULL if the kind has none. recreate: collective; plans
+ * anew on other grids in another context; NULL if more than grids is needed. */
 struct lierne_plan_parts;
 typedef struct lierne_documents {
     int axis;
@@ -49,6 +50,9 @@ typedef struct lierne_saved_spec {
                              const int64_t *shape, struct lierne_plan_parts *parts);
     lierne_status (*divide)(const struct lierne_saved_spec *spec, lierne_context *context,
                             const lierne_documents *documents, struct lierne_plan_parts *parts);
+    lierne_status (*recreate)(const struct lierne_saved_spec *spec, lierne_plan **out,
+                              lierne_context *context, const lierne_recreate_spec *grids,
+                              const char *name);
 } lierne_saved_spec;
 
 /* Rows of a plan: elements of each, and from one to the next in the forward's in and out (the

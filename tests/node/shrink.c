@@ -1,10 +1,12 @@
 /* shrink [FIRST [COUNT]]: seeded deaths of one or two of 3 to 8 processes at random moments, while
  * they plan, move a tensor or shrink, over shared memory, over sockets, and over functions of the
- * caller. The ranks that are left shrink the context until it has nobody else. In each attempt all
- * of them must get the same ranks, no call may give wrong data, and none may pass its deadline.
+ * caller. The ranks that are left shrink the context until it has nobody else, make a plan again in
+ * each new one, and move what survives of the tensor. In each attempt all of them must get the same
+ * ranks, no call may give wrong data, and none may pass its deadline.
  * Ends with "N passed, N failed". */
 #include "lierne/oob.h"
 #include "node_jobs.h"
+#include "survive.h"
 
 #include "base/base.h"
 
@@ -162,8 +164,9 @@ static void die_after(long microseconds) {
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Replaces a dead context by a smaller one; writes what came of it. */
-static lierne_status shrink(lierne_context **context, unsigned *ranks, report *own) {
+/* Replaces a dead context by a smaller one, and its plan of n elements; writes what came of it. */
+static lierne_status shrink(lierne_context **context, lierne_plan **plan, int64_t n,
+                            unsigned *ranks, report *own) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     lierne_context *smaller;
     int k = own->shrinks;
@@ -175,17 +178,29 @@ static lierne_status shrink(lierne_context **context, unsigned *ranks, report *o
         *ranks = own->ranks[k] = status == LIERNE_OK ? ranks_of(smaller, *ranks) : 0;
         own->shrinks = k + 1;
     }
+    lierne_status moved = status;
+    if (status == LIERNE_OK) {
+        moved = survive_plan(plan, smaller, n);
+        moved = moved == LIERNE_OK ? survive_move(*context, smaller) : moved;
+    } else {
+        lierne_plan_destroy(*plan);
+        *plan = NULL;
+    }
     lierne_context_destroy(*context);
     *context = smaller;
-    return k < SHRINKS ? status : LIERNE_ERR_OVERLAP;
+    return k >= SHRINKS ? LIERNE_ERR_OVERLAP : moved == LIERNE_ERR_IO ? moved : status;
 }
 
 static lierne_status live(const scenario *s, int rank, report *own) {
     lierne_context *context;
+    lierne_plan *plan = NULL;
     unsigned ranks = (1u << s->n) - 1, left = ranks & ~s->victims;
     lierne_status status = create(&context, s, rank);
     if (status == LIERNE_OK && rank != s->late && (s->victims >> rank & 1)) {
         die_after(s->after[rank]);
+    }
+    if (status == LIERNE_OK) {
+        job_plan(&plan, context, s->n); /* NULL after a death */
     }
     while (status == LIERNE_OK) {
         bool last = ranks == left;
@@ -196,10 +211,11 @@ static lierne_status live(const scenario *s, int rank, report *own) {
         if (rank == s->late && own->shrinks == 0) {
             die_after(s->after[rank]);
         }
-        status = shrink(&context, &ranks, own);
+        status = shrink(&context, &plan, s->n * 20000, &ranks, own);
     }
     snprintf(own->message, sizeof own->message, "%s: %.150s", lierne_status_name(status),
              status == LIERNE_OK ? "" : lierne_last_error());
+    lierne_plan_destroy(plan);
     lierne_context_destroy(context);
     return status;
 }

@@ -47,7 +47,8 @@ static void random_placement(const redistribute_case *c, case_layout *l, int d, 
     }
 }
 
-static lierne_grid *make_grid(const redistribute_case *c, const case_layout *l) {
+lierne_grid *redistribute_grid(const redistribute_case *c, int which) {
+    const case_layout *l = &c->layouts[which];
     static const char *const names[CASE_DIMS] = {"x", "node", "ep", "z"};
     static const char *const base[1] = {"all"};
     int64_t size = 1;
@@ -73,7 +74,7 @@ static lierne_grid *make_grid(const redistribute_case *c, const case_layout *l) 
 lierne_layout *redistribute_layout(const redistribute_case *c, int which) {
     const case_layout *l = &c->layouts[which];
     lierne_placement placements[CASE_DIMS];
-    lierne_grid *grid = make_grid(c, l);
+    lierne_grid *grid = redistribute_grid(c, which);
     lierne_layout *layout = NULL;
     for (int d = 0; d < l->ndims; d++) { /* a case may have been copied */
         placements[d] = l->placements[d];

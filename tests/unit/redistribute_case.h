@@ -40,8 +40,10 @@ void random_tensor(redistribute_case *c, uint64_t seed, int world, int naxes, co
 /* The case in one line per layout, for messages; in static storage. */
 const char *redistribute_text(const redistribute_case *c);
 
-/* A layout of the case; a rank's plan. The layouts of the plan are freed before it is used. */
+/* A layout of the case, and its grid; a rank's plan. The layouts of the plan are freed before it is
+ * used. */
 lierne_layout *redistribute_layout(const redistribute_case *c, int which);
+lierne_grid *redistribute_grid(const redistribute_case *c, int which);
 lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
                                 lierne_context *context);
 

@@ -180,9 +180,14 @@ static lierne_status reshape(const lierne_saved_spec *saved, lierne_context *con
     LIERNE_TRY(status);
     LIERNE_TRY(lierne_bridge_saved_spec_create(&next, &spec));
     next->base.reshape = saved->reshape;
+    next->base.recreate = saved->recreate;
     parts->saved_spec = &next->base;
     return LIERNE_OK;
 }
+
+static lierne_status recreate(const lierne_saved_spec *base, lierne_plan **out,
+                              lierne_context *context, const lierne_recreate_spec *grids,
+                              const char *name);
 
 /* Routes, and what is needed to change them later. */
 static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec *spec,
@@ -191,6 +196,7 @@ static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec 
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(lierne_bridge_saved_spec_create(&saved, spec));
     saved->base.reshape = reshape;
+    saved->base.recreate = recreate;
     parts->saved_spec = &saved->base;
     return spec->variable_rows ? fill_variable(context, spec, sides, parts, &saved->variable)
                                : fill_saved(context, spec, sides, parts);
@@ -215,19 +221,14 @@ static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
-                                        const lierne_bridge_spec *spec) {
-    LIERNE_PUBLIC_CALL();
-    LIERNE_NULL_OUTPUT(out);
+/* Collective. status: whether this rank has a spec. */
+static lierne_status create(lierne_plan **out, lierne_context *context, lierne_status status,
+                            const lierne_bridge_spec *spec) {
     lierne_bridge_resolved r = {0};
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    LIERNE_TRY(lierne_check_set(context, "context"));
-    LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status =
-        out ? lierne_bridge_resolve(spec, &r)
-            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
+    status = status == LIERNE_OK ? lierne_bridge_resolve(spec, &r) : status;
     if (status == LIERNE_OK) {
         status = fill_all(context, &r.spec, &sides, &parts);
     }
@@ -240,6 +241,62 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
     status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
     lierne_bridge_resolved_destroy(&r); /* fields point to its grids */
     return status == LIERNE_OK && variable ? plan_counts(out, context) : status;
+}
+
+lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
+                                        const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_context_alive(context));
+    return create(out, context,
+                  out ? LIERNE_OK
+                      : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank),
+                  spec);
+}
+
+/* Whether what a side's spec says of dims fits a view of another grid: counts are of dp ranks,
+ * placements of dims. */
+static lierne_status check_side(const lierne_grid *old, const lierne_grid *grid, const char *view,
+                                const int64_t *counts, const lierne_placement *placements,
+                                const char *side) {
+    int ndims = lierne_grid_get_ndims(old, NULL);
+    int dp = lierne_grid_find_dim_size(grid, view, "dp");
+    if (counts && dp >= 0 && dp != lierne_grid_find_dim_size(old, NULL, "dp")) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%s_counts are of %d dp ranks, the new grid has %d: make a new plan "
+                           "with others",
+                           side, lierne_grid_find_dim_size(old, NULL, "dp"), dp);
+    }
+    bool same = !placements || ndims == lierne_grid_get_ndims(grid, view);
+    for (int d = 0; placements && same && d < ndims; d++) {
+        same = strcmp(lierne_grid_get_dim_name(old, NULL, d),
+                      lierne_grid_get_dim_name(grid, view, d)) == 0;
+    }
+    return same ? LIERNE_OK
+                : LIERNE_FAIL(LIERNE_ERR_INVALID,
+                              "%s_placements are of dims that the new grid has not, or not in this "
+                              "order: make a new plan with others",
+                              side);
+}
+
+static lierne_status recreate(const lierne_saved_spec *base, lierne_plan **out,
+                              lierne_context *context, const lierne_recreate_spec *grids,
+                              const char *name) {
+    lierne_bridge_spec spec = ((const lierne_bridge_saved_spec *)base)->spec;
+    lierne_status status = check_side(spec.src, grids->src, grids->src_view, spec.src_counts,
+                                      spec.src_placements, "src");
+    if (status == LIERNE_OK) {
+        status = check_side(spec.dst, grids->dst, grids->dst_view, spec.dst_counts,
+                            spec.dst_placements, "dst");
+    }
+    spec.src = grids->src;
+    spec.dst = grids->dst;
+    spec.src_view = grids->src_view;
+    spec.dst_view = grids->dst_view;
+    spec.group = grids->group;
+    spec.name = name;
+    return create(out, context, status, &spec);
 }
 
 /* Plans again with another map. */

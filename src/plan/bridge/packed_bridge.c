@@ -70,6 +70,7 @@ static lierne_status take_spec(lierne_packed_bridge_spec *spec,
 }
 
 static lierne_status check_side(const lierne_layout *layout, const char *name) {
+    LIERNE_TRY(lierne_redistribute_check_complete(layout, name));
     if (!layout->packed) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s has no packing: both sides of a packed bridge need one", name);

@@ -294,6 +294,8 @@ lierne_status lierne_redistribute_get_node_bound(lierne_node_bound *bound, const
     LIERNE_TRY(lierne_redistribute_check_pair(src, "src", dst, "dst"));
     LIERNE_TRY(lierne_redistribute_check_plain(src, "src"));
     LIERNE_TRY(lierne_redistribute_check_plain(dst, "dst"));
+    LIERNE_TRY(lierne_redistribute_check_complete(src, "src"));
+    LIERNE_TRY(lierne_redistribute_check_complete(dst, "dst"));
     lierne_status status = number_nodes(&w, nodes);
     status = status == LIERNE_OK ? add_all(&w) : status;
     status = status == LIERNE_OK ? solve(&w, &found) : status;

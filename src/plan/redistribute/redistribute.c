@@ -70,6 +70,7 @@ static lierne_status take_spec(lierne_redistribute_spec *spec,
     LIERNE_TRY(lierne_plan_check_routing(spec->routing));
     LIERNE_TRY(lierne_plan_check_peers(spec->max_peers, spec->shared_output));
     LIERNE_TRY(lierne_redistribute_check_halos(spec));
+    LIERNE_TRY(lierne_redistribute_check_survivors(spec));
     return lierne_plan_check_inflight(spec->max_inflight);
 }
 
@@ -93,7 +94,12 @@ static void take_layouts(layouts *l, const lierne_redistribute_spec *spec) {
 
 static lierne_status check_grid(const lierne_context *context, const char *name,
                                 const lierne_layout *layout) {
-    return layout->ranks /* the context's own */
+    for (int r = 0; layout->place_of && r < layout->world; r++) {
+        if (layout->place_of[r] >= 0) {
+            LIERNE_TRY(lierne_context_check_ranks(context, name, r, 1));
+        }
+    }
+    return layout->ranks || layout->place_of /* the context's own */
                ? LIERNE_OK
                : lierne_context_check_ranks(context, name, layout->offset, layout->nranks);
 }
@@ -149,8 +155,8 @@ static lierne_status fill_without_route(lierne_plan_side *side, int rank, const 
 static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
                                 const lierne_redistribute_spec *spec) {
     LIERNE_TRY(describe(parts, l, context, spec));
-    lierne_side_rules rules = {.routing = l->margins || l->src->halos ? LIERNE_ROUTING_DIRECT
-                                                                      : spec->routing,
+    bool direct = l->margins || l->src->halos || l->src->place_of;
+    lierne_side_rules rules = {.routing = direct ? LIERNE_ROUTING_DIRECT : spec->routing,
                                .shared = (spec->shared_output & LIERNE_SHARING_FORWARD) != 0,
                                .max_peers = spec->max_peers};
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
@@ -178,6 +184,9 @@ static lierne_status reshape(const lierne_saved_spec *base, lierne_context *cont
                              const int64_t *shape, lierne_plan_parts *parts);
 static lierne_status divide_axis(const lierne_saved_spec *base, lierne_context *context,
                                  const lierne_documents *documents, lierne_plan_parts *parts);
+static lierne_status recreate(const lierne_saved_spec *base, lierne_plan **out,
+                              lierne_context *context, const lierne_recreate_spec *grids,
+                              const char *name);
 
 /* Saves copies of a spec's layouts with this shape; NULL: their own. */
 static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *spec,
@@ -196,8 +205,10 @@ static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *s
         destroy_saved(&saved->base);
         return status;
     }
-    saved->base =
-        (lierne_saved_spec){.free = destroy_saved, .reshape = reshape, .divide = divide_axis};
+    saved->base = (lierne_saved_spec){.free = destroy_saved,
+                                      .reshape = reshape,
+                                      .divide = divide_axis,
+                                      .recreate = recreate};
     saved->spec = (lierne_redistribute_spec){.size = sizeof saved->spec,
                                              .src = saved->own[0],
                                              .dst = saved->own[1],
@@ -294,19 +305,12 @@ static lierne_status plan_and_save(lierne_plan_parts *parts, layouts *l,
                                   : plan_sides(parts, l, context, spec);
 }
 
-lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
-                                              const lierne_redistribute_spec *given) {
-    LIERNE_PUBLIC_CALL();
-    LIERNE_NULL_OUTPUT(out);
+/* Collective. status: whether this rank has a spec. */
+static lierne_status create(lierne_plan **out, lierne_context *context, lierne_status status,
+                            const lierne_redistribute_spec *spec) {
     layouts l;
-    lierne_redistribute_spec own = {0}, *spec = &own;
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    LIERNE_TRY(lierne_check_set(context, "context"));
-    LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status =
-        out ? take_spec(spec, given)
-            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = plan_and_save(&parts, &l, context, spec);
     }
@@ -315,10 +319,65 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
         lierne_spec_table_compare(&table, spec, &fields);
         lierne_plan_fields_add_tensor(&fields, l.src);
         lierne_plan_fields_add_layout(&fields, "src", l.src);
+        lierne_plan_fields_add_list(&fields, "src.survivors", LIERNE_ITEM_I32, l.src->place_of,
+                                    (size_t)l.src->world);
         lierne_plan_fields_add_layout(&fields, "dst", l.dst);
         lierne_plan_fields_add_layout(&fields, "adjoint_src", l.adjoint_src);
         lierne_plan_fields_add_layout(&fields, "adjoint_dst", l.adjoint_dst);
     }
-    parts.name = own.name;
+    parts.name = spec->name;
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
+}
+
+lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
+                                              const lierne_redistribute_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
+    lierne_redistribute_spec spec = {0};
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status =
+        out ? take_spec(&spec, given)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
+    return create(out, context, status, &spec);
+}
+
+/* The saved layouts on other grids; those of the adjoint lie on the grids of dst and src. */
+static lierne_status regrid(lierne_layout *own[4], const saved_layouts *saved,
+                            const lierne_recreate_spec *grids) {
+    static const char *const names[4] = {"src", "dst", "adjoint_src", "adjoint_dst"};
+    if (saved->varying) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "the plan has max_segments, and its packings divide segments among its "
+                           "ranks: make a new plan");
+    }
+    for (int i = 0; i < 4; i++) {
+        bool at_src = i == 0 || i == 3;
+        if (saved->own[i]) {
+            LIERNE_TRY(lierne_layout_regrid(&own[i], saved->own[i],
+                                            at_src ? grids->src : grids->dst,
+                                            at_src ? grids->src_view : grids->dst_view, names[i]));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status recreate(const lierne_saved_spec *base, lierne_plan **out,
+                              lierne_context *context, const lierne_recreate_spec *grids,
+                              const char *name) {
+    const saved_layouts *saved = (const saved_layouts *)base;
+    lierne_layout *own[4] = {NULL};
+    lierne_redistribute_spec spec = saved->spec;
+    lierne_status status = regrid(own, saved, grids);
+    spec.src = own[0];
+    spec.dst = own[1];
+    spec.adjoint_src = own[2];
+    spec.adjoint_dst = own[3];
+    spec.group = grids->group;
+    spec.name = name;
+    status = create(out, context, status, &spec);
+    for (int i = 0; i < 4; i++) {
+        lierne_layout_destroy(own[i]);
+    }
+    return status;
 }

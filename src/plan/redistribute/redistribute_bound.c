@@ -110,6 +110,8 @@ lierne_status lierne_redistribute_get_bound(int64_t *received, int64_t *sent,
     LIERNE_TRY(lierne_redistribute_check_pair(src, "src", dst, "dst"));
     LIERNE_TRY(lierne_redistribute_check_plain(src, "src"));
     LIERNE_TRY(lierne_redistribute_check_plain(dst, "dst"));
+    LIERNE_TRY(lierne_redistribute_check_complete(src, "src"));
+    LIERNE_TRY(lierne_redistribute_check_complete(dst, "dst"));
     LIERNE_TRY(lierne_alloc(&o.seen, (size_t)src->world, sizeof *o.seen));
     lierne_status status = bound_all(&o);
     lierne_mem_free(o.seen);

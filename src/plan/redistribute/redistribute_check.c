@@ -118,3 +118,29 @@ lierne_status lierne_redistribute_check_halos(const lierne_redistribute_spec *sp
                                        spec->dst->halos ? "dst" : "src", what)
                          : LIERNE_OK;
 }
+
+lierne_status lierne_redistribute_check_complete(const lierne_layout *layout, const char *name) {
+    return layout->place_of
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "%s is a layout of survivors: it can only be src of a redistribution",
+                             name)
+               : LIERNE_OK;
+}
+
+lierne_status lierne_redistribute_check_survivors(const lierne_redistribute_spec *spec) {
+    const char *what = spec->adjoint_src ? "adjoint_src and adjoint_dst must be NULL"
+                       : spec->routing == LIERNE_ROUTING_BALANCED ? "routing may not be BALANCED"
+                       : spec->shared_output                      ? "shared_output must be 0"
+                       : spec->max_segments                       ? "max_segments must be 0"
+                       : spec->max_peers                          ? "max_peers must be 0"
+                       : spec->dst->halos                         ? "dst may not have a halo"
+                                                                  : NULL;
+    LIERNE_TRY(lierne_redistribute_check_complete(spec->dst, "dst"));
+    if (spec->adjoint_src) {
+        LIERNE_TRY(lierne_redistribute_check_complete(spec->adjoint_src, "adjoint_src"));
+        LIERNE_TRY(lierne_redistribute_check_complete(spec->adjoint_dst, "adjoint_dst"));
+    }
+    return spec->src->place_of && what
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "src is a layout of survivors: %s", what)
+               : LIERNE_OK;
+}

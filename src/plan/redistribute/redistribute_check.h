@@ -20,5 +20,9 @@ lierne_status lierne_redistribute_check_source(const lierne_layout *src, const c
 lierne_status lierne_redistribute_check_halos(const lierne_redistribute_spec *spec);
 /* UNSUPPORTED if a layout has halos, for functions that know none. */
 lierne_status lierne_redistribute_check_plain(const lierne_layout *layout, const char *name);
+/* UNSUPPORTED for a layout of survivors, for all else than a src; and what else of a spec does not
+ * fit such a src. */
+lierne_status lierne_redistribute_check_complete(const lierne_layout *layout, const char *name);
+lierne_status lierne_redistribute_check_survivors(const lierne_redistribute_spec *spec);
 
 #endif

@@ -195,12 +195,17 @@ static lierne_status redistribute_sums(const lierne_planner *p, lierne_cell_over
 }
 
 static lierne_status plan_overlap(lierne_planner *p, lierne_cell_overlap *x) {
+    bool survives;
     LIERNE_TRY(lierne_cell_overlap_fill(p, x));
     p->needs = lierne_has_margins(p->to) ? &x->needs : NULL;
-    if (x->elements == 0) {
+    LIERNE_TRY(lierne_layout_survives(&survives, p->from, &x->from));
+    if (x->elements == 0 || !survives) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_cell_overlap_choose(p, x));
+    if (x->receivers.count == 0) { /* gradients of ranks that did not survive */
+        return LIERNE_OK;
+    }
     p->min_elements += lierne_cell_overlap_bound(p, x);
     LIERNE_TRY(add_receives(p, x));
     LIERNE_TRY(add_sends(p, x));
@@ -290,6 +295,7 @@ static lierne_status check_layouts(const lierne_layout *src, const lierne_layout
     }
     LIERNE_TRY(lierne_redistribute_check_pair(src, "src", dst, "dst"));
     LIERNE_TRY(lierne_redistribute_check_source(src, "src", dst, "dst"));
+    LIERNE_TRY(lierne_redistribute_check_complete(dst, "dst"));
     if (rank < 0 || rank >= src->world) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d, must be in 0 to %d", rank,
                            src->world - 1);

@@ -101,6 +101,7 @@ static lierne_status check_first(const lierne_layout *layout, const lierne_layou
 }
 
 static lierne_status check_plain(const lierne_layout *layout, const char *name) {
+    LIERNE_TRY(lierne_redistribute_check_complete(layout, name));
     if (layout->packed) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s has a packing: sets have none, lierne_plan_create_redistribute does",
