@@ -29,6 +29,11 @@ END
 prints 06_node "$build/examples/06_node" <<'END'
 4 of 4 ranks have the whole vector
 END
+prints 20_survive "$build/examples/20_survive" <<'END'
+rank 3 has died: elements 9 to 11 are lost
+rank 3 has joined and loads elements 9 to 11
+4 of 4 ranks have the whole vector again
+END
 if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -f "$build/liblierne_mpi.a" ]; then
     prints 02_bridge "${MPIRUN:-mpirun}" -n 8 "$build/examples/02_bridge" <<'END'
 tp2 dp4 -> tp2 cp2 dp2: 0 wrong elements

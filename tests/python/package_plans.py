@@ -444,6 +444,48 @@ class Plans(unittest.TestCase):
 
         self.assertEqual(on_node(3, rank), [([0, 1, 2], [5, 6, 7])] * 3)
 
+    def test_plans_on_the_ranks_that_are_left(self):
+        """Ranks 0 and 2 of 3 are left, each with a third of 9; the third of rank 1 is loaded."""
+        old = lierne.Grid({"dp": 3})
+        thirds = lierne.Layout(old, (9,), "i32", {"dp": lierne.Shard(0)})
+        left = thirds.surviving([0, 2])
+        self.assertEqual(thirds.find_lost([0, 2]), [((3,), (3,))])
+        self.assertIn("surviving([0, 2])", repr(left))
+        dst = lierne.Layout(lierne.Grid({"dp": 2}), (9,), "i32", {"dp": lierne.Shard(0)})
+        self.assertEqual(left.find_lost_in(dst, 0), [((3,), (2,), (3,))])
+        self.assertEqual(left.find_lost_in(dst, 1), [((5,), (1,), (0,))])
+        with self.assertRaisesRegex(lierne.errors.InvalidError, "former"):
+            thirds.surviving([2, 0])
+
+        def rank(context):
+            plan = lierne.Redistribute(context, left, dst)
+            out = np.full(plan.shapes()[1], -1, np.int32)
+            part = np.arange(3, dtype=np.int32) + (6 if context.rank else 0)
+            plan.forward(part, out=out)
+            again = plan_of_three.recreate(context, dst.grid, dst.grid)
+            self.assertEqual((again.kind, again.name, type(again)), ("redistribute", "all", lierne.Redistribute))
+            return out.tolist(), again.forward(np.int32([7, 8, 9, 10, 11][:5 - context.rank])).tolist()
+
+        spread = lierne.Layout(old, (9,), "i32", {})
+        with lierne.Context.sim(3) as world:
+            plan_of_three = [lierne.Redistribute(context, thirds, spread, name="all") for context in world][0]
+            self.assertEqual(on_node(2, rank), [([0, 1, 2, -1, -1], [7, 8, 9, 10, 11, 7, 8, 9, 10]),
+                                                ([-1, 6, 7, 8], [7, 8, 9, 10, 11, 7, 8, 9, 10])])
+
+    def test_a_bridge_again(self):
+        def rank(context):
+            grid = lierne.Grid({"tp": 1, "dp": 2})
+            bridge = lierne.Bridge(context, grid, grid, (6, 2), "i32", max_inflight=2)
+            with lierne.Context.self() as alone:
+                one = lierne.Grid({"tp": 1, "dp": 1})
+                again = bridge.recreate(alone, one, one)
+                with self.assertRaisesRegex(lierne.errors.UnsupportedError, "bridge or redistribute"):
+                    lierne.barrier(context).recreate(alone, one, one)
+                self.assertIsInstance(again, lierne.Bridge)
+                return again.shapes()[0]
+
+        self.assertEqual(on_node(2, rank), [(6, 2)] * 2)
+
 
 if __name__ == "__main__":
     main()

@@ -149,6 +149,10 @@ class Bridge(Plan):
         plan._count_samples()
         return plan
 
+    def _take_from(self, old):
+        self._flat_rows, self._most_rows, self._map = old._flat_rows, old._most_rows, old._map
+        self._count_samples()
+
     def _user_shape(self, shape):
         return (shape[0] * shape[1], shape[2]) if self._flat_rows else shape
 

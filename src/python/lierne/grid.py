@@ -1,6 +1,7 @@
 """Grids (process meshes) and layouts (where a tensor lives on one)."""
 from __future__ import annotations
 
+import copy
 import dataclasses
 import operator
 import reprlib
@@ -330,6 +331,10 @@ class DenseHalo:
         return cls(axis, halo.lo, halo.hi, boundary, halo.stride, halo.outputs)
 
 
+def _ranks(former):
+    return ffi.new("int[]", [int(rank) for rank in former])
+
+
 class Layout:
     """Where a tensor of a global shape lives on a grid.
 
@@ -376,12 +381,35 @@ class Layout:
 
     def boxes(self, rank: int) -> typing.List[typing.Tuple[typing.Tuple[int, ...], ...]]:
         """What a rank owns: a list of (start, size, local), global indices and local ones per axis."""
+        return self._boxes(lib.lierne_layout_get_boxes, self._handle, rank)
+
+    def _boxes(self, function, *arguments):
         count = ffi.new("size_t *")
-        call(lib.lierne_layout_get_boxes, ffi.NULL, 0, count, self._handle, rank)
+        call(function, ffi.NULL, 0, count, *arguments)
         boxes = ffi.new("lierne_box[]", max(count[0], 1))
-        call(lib.lierne_layout_get_boxes, boxes, count[0], count, self._handle, rank)
+        call(function, boxes, count[0], count, *arguments)
         cut = lambda values: tuple(values)[:self.naxes]  # noqa: E731
         return [(cut(box.start), cut(box.size), cut(box.local)) for box in boxes[0:count[0]]]
+
+    def surviving(self, former: Integers) -> "Layout":
+        """The layout of the same tensor on the ranks that are left after deaths: former[r] is the rank that rank r
+        had in this layout's world, -1 if it was not there (Context.former_ranks). It is a source for
+        lierne.Redistribute, which moves what survives. Raises errors.InvalidError, UnsupportedError (a halo)."""
+        layout, ranks = copy.copy(self), _ranks(former)
+        layout._handle = ffi.gc(make("lierne_layout", lib.lierne_layout_create_surviving, self._handle, ranks,
+                                     len(ranks)), lib.lierne_layout_destroy)
+        layout._text = f"{self._text}.surviving({list(ranks)})"
+        return layout
+
+    def find_lost(self, former: Integers) -> typing.List[typing.Tuple[typing.Tuple[int, ...], ...]]:
+        """The boxes of the tensor that none of these ranks holds, disjoint and joined: a list of (start, size)."""
+        ranks = _ranks(former)
+        return [box[:2] for box in self._boxes(lib.lierne_layout_find_lost, self._handle, ranks, len(ranks))]
+
+    def find_lost_in(self, dst: "Layout", rank: int) -> typing.List[typing.Tuple[typing.Tuple[int, ...], ...]]:
+        """Of a layout of survivors: what a redistribution to dst does not write in a rank's buffer and the caller
+        must load: a list of (start, size, local), global indices and local ones per axis."""
+        return self._boxes(lib.lierne_redistribute_find_lost, self._handle, handle(dst, "layout"), rank)
 
     def windows(self, rank: int, axis: int) -> typing.List[typing.Tuple[int, ...]]:
         """The windows of a rank on an axis with a halo: a list of (start, size, local, core_start, core_size)."""

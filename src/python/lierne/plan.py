@@ -21,6 +21,8 @@ from lierne._types import Buffer, DType, Direction, Integers, Reduction, Report,
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
+    from lierne.schedules import ContextGroup
+    from lierne.grid import Grid
 
 FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
@@ -398,6 +400,23 @@ class Plan:
         self.context._check_unused("the plan", self)
         sizes = ffi.new("int64_t[]", [int(size) for size in shape])
         self.context._call(lib.lierne_plan_update_shape, self._alive(), sizes)
+
+    def recreate(self, context: Context, src: Grid, dst: Grid, src_view: str = "base", dst_view: str = "base",
+                 group: typing.Optional[ContextGroup] = None) -> Plan:
+        """A plan that does the same in another context, such as that of the ranks that are left
+        (Context.shrink), between other grids, whose views have dims as the old ones, of any size: of a bridge or
+        a redistribution. Collective. This plan is not changed. A process without an old plan makes a
+        new one with equal arguments instead. Raises errors.UnsupportedError (another kind), InvalidError
+        (counts, coordinates or owners of dims that changed) and others."""
+        spec = Spec("lierne_recreate_spec", src=handle(src, "grid"), dst=handle(dst, "grid"), src_view=src_view,
+                    dst_view=dst_view, group=group and handle(group, "group"))
+        plan = type(self).__new__(type(self))
+        Plan.__init__(plan, context, lib.lierne_plan_recreate, handle(context, "context"), self._alive(), spec.at)
+        plan._take_from(self)
+        return plan
+
+    def _take_from(self, old):
+        """What a class of plans keeps beside the handle, from the plan that this one was made of."""
 
     def update_documents(self, axis: int, segments: Integers) -> None:
         """Gives the halos of a redistribution other documents on an axis that has some: their offsets, as
