@@ -101,7 +101,7 @@ if [ "$only" = fast ]; then
     close_report
     exit
 fi
-for program in node/jobs node/launchers node/refusals node/rounds node/shrink ipc/ranks ipc/groups ipc/rounds; do
+for program in node/jobs node/launchers node/refusals node/rounds node/shrink node/neighbours ipc/ranks ipc/groups ipc/rounds; do
     run "$program" 600 "$build/tests/$program"
 done
 run launched 3000 bash tests/launched/run.sh "$build"

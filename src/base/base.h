@@ -124,6 +124,11 @@ static inline bool lierne_add_i64(int64_t a, int64_t b, int64_t *out) {
 
 /* Whether the system lets a file of this process grow to bytes. */
 bool lierne_file_may_have(uint64_t bytes);
+/* Files whose names lierne makes, perhaps in a folder that others may write; -1, and errno. create:
+ * a new file, in place of what has the name, which is removed and not opened. append: to a regular
+ * file of this user; a link is not followed, and a pipe not waited for. */
+int lierne_file_create(const char *path);
+int lierne_file_append(const char *path);
 
 /* Continues a hash (0 at first) over bytes; the same on every machine. */
 uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);

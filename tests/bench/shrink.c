@@ -1,12 +1,18 @@
-/* What it takes to go on after a death: 8 processes of a node, of which one is killed while the
- * others wait for it. Times are of the slowest rank, medians over rounds: from the kill to the
- * error of the waiting call, lierne_context_shrink, and planning anew on the ranks that are left.
+/* What it takes to go on after a death. Processes of a node, of which one is killed while the
+ * others wait for it: times of the slowest rank, medians over rounds, from the kill to the error of
+ * the waiting call, of lierne_context_shrink, and of lierne_plan_recreate on the ranks that are
+ * left; and what both take of a rank's processor, which is all that many processes on few cores can
+ * show. Then a simulated world of 1,024 ranks, of which a node of 8 is lost: what planning takes of
+ * a rank's processor.
  *
  *   shrink [quick]
  *
- * quick is one round without times. Checks the target, 20 ms for shrinking and planning, only where
- * there is a core for each of the processes. */
+ * quick is one round without times. Checks the targets: 20 ms for shrinking and planning on 8
+ * processes, only where each has a core, and 100 ms of the processor for each of 1,024 ranks. */
 #include "bench/checks.h"
+#include "layouts.h"
+#include "lierne.h"
+#include "lierne/sim.h"
 #include "node_jobs.h"
 
 #include <signal.h>
@@ -16,52 +22,78 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORLD = 8, ROUNDS = 21 };
+enum { WORLD = 8, MANY = 128, ROUNDS = 21, ELEMENTS = 160000 };
+enum { FAILED, SHRUNK, PLANNED, CPU, FIGURES };
 
-/* When what had ended on a rank, in seconds of the machine's clock. */
+/* When what had ended on a rank, in seconds of the machine's clock; and of its processor's. */
 typedef struct times {
     volatile int waits;
-    double failed, shrunk, planned;
+    double at[FIGURES];
 } times;
 
-static void live(int rank, const char *name, times *own) {
-    lierne_context_spec context = {.size = sizeof context, .timeout = 20};
-    lierne_node_spec spec = spec_of(rank, WORLD, name, &context);
+static int64_t in[ELEMENTS], out[ELEMENTS];
+
+static lierne_status recreate(lierne_plan **plan, lierne_context *context, const lierne_plan *old) {
+    int world = lierne_context_get_world_size(context);
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {world}};
+    lierne_grid *grid = mesh_grid(&dp, world);
+    const lierne_recreate_spec spec = {.size = sizeof spec, .src = grid, .dst = grid};
+    lierne_status status = lierne_plan_recreate(plan, context, old, &spec);
+    lierne_grid_destroy(grid);
+    return status;
+}
+
+/* Every rank gets all of a tensor. */
+static lierne_status plan_first(lierne_plan **plan, lierne_context *context) {
+    const mesh dp = {.ndims = 1,
+                     .names = {"dp"},
+                     .sizes = {lierne_context_get_world_size(context)}};
+    const lierne_placement from = {.kind = LIERNE_PLACEMENT_SHARD}, to = {0};
+    const int64_t n = ELEMENTS;
+    return plan_between(plan, context, &dp, LIERNE_DTYPE_I64, 1, &n, &from, &to, 0);
+}
+
+static void live(int rank, int world, const char *name, times *own) {
+    lierne_context_spec context = {.size = sizeof context, .timeout = 60};
+    lierne_node_spec spec = spec_of(rank, world, name, &context);
     lierne_context *first, *smaller;
-    lierne_plan *plan;
+    lierne_plan *old, *plan;
     bool good = lierne_context_create_node(&first, &spec) == LIERNE_OK &&
-                job_plan(&plan, first, WORLD) == LIERNE_OK &&
-                job_move(plan, rank, WORLD, 0) == LIERNE_OK;
+                plan_first(&old, first) == LIERNE_OK &&
+                lierne_plan_forward(old, out, in, NULL) == LIERNE_OK;
     own->waits = 1;
     while (rank == 0) { /* the one that is killed */
         pause();
     }
-    good = good && job_move(plan, rank, WORLD, 1) == LIERNE_ERR_PEER_FAILED;
-    own->failed = seconds_of(CLOCK_MONOTONIC);
+    good = good && lierne_plan_forward(old, out, in, NULL) == LIERNE_ERR_PEER_FAILED;
+    own->at[FAILED] = seconds_of(CLOCK_MONOTONIC);
+    double cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     good = good && lierne_context_shrink(&smaller, first, &context) == LIERNE_OK;
-    own->shrunk = seconds_of(CLOCK_MONOTONIC);
-    lierne_plan_destroy(plan);
-    good = good && job_plan(&plan, smaller, WORLD - 1) == LIERNE_OK;
-    own->planned = seconds_of(CLOCK_MONOTONIC);
-    good = good && job_move(plan, rank - 1, WORLD - 1, 2) == LIERNE_OK;
+    own->at[SHRUNK] = seconds_of(CLOCK_MONOTONIC);
+    good = good && recreate(&plan, smaller, old) == LIERNE_OK;
+    own->at[PLANNED] = seconds_of(CLOCK_MONOTONIC);
+    own->at[CPU] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    good = good && lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK;
+    lierne_plan_destroy(old);
     lierne_context_destroy(first);
     good = good && lierne_context_destroy_all(smaller) == LIERNE_OK;
     _exit(good ? 0 : 1);
 }
 
-/* Seconds of a round: until the error, of shrinking, of planning. */
-static void play(times *all, double seconds[3]) {
-    pid_t pids[WORLD];
+/* Seconds of a round: until the error, of shrinking, of planning; of the busiest rank's processor.
+ */
+static void play(times *all, int world, double seconds[FIGURES]) {
+    pid_t pids[MANY] = {0};
     const char *name = job_name("shrink");
-    double failed = 0, shrunk = 0, planned = 0;
-    memset(all, 0, WORLD * sizeof *all);
-    for (int r = 0; r < WORLD; r++) {
+    double last[FIGURES] = {0};
+    memset(all, 0, (size_t)world * sizeof *all);
+    for (int r = 0; r < world; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            live(r, name, &all[r]);
+            live(r, world, name, &all[r]);
         }
     }
-    for (int r = 0; r < WORLD; r++) {
+    for (int r = 0; r < world; r++) {
         while (!all[r].waits) {
             usleep(1000);
         }
@@ -69,16 +101,17 @@ static void play(times *all, double seconds[3]) {
     usleep(20000); /* until they wait in the call */
     double killed = seconds_of(CLOCK_MONOTONIC);
     kill(pids[0], SIGKILL);
-    for (int r = 0; r < WORLD; r++) {
+    for (int r = 0; r < world; r++) {
         int status = -1;
         CHECK(process_await(pids[r], 60, &status) && (r == 0 || status == 0), "rank %d", r);
-        failed = all[r].failed > failed ? all[r].failed : failed;
-        shrunk = all[r].shrunk > shrunk ? all[r].shrunk : shrunk;
-        planned = all[r].planned > planned ? all[r].planned : planned;
+        for (int k = 0; k < FIGURES; k++) {
+            last[k] = all[r].at[k] > last[k] ? all[r].at[k] : last[k];
+        }
     }
-    seconds[0] = failed - killed;
-    seconds[1] = shrunk - failed;
-    seconds[2] = planned - shrunk;
+    seconds[FAILED] = last[FAILED] - killed;
+    seconds[SHRUNK] = last[SHRUNK] - last[FAILED];
+    seconds[PLANNED] = last[PLANNED] - last[SHRUNK];
+    seconds[CPU] = last[CPU];
 }
 
 static int ascending(const void *a, const void *b) {
@@ -86,26 +119,114 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-int main(int argc, char **argv) {
-    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
-    int rounds = quick ? 1 : ROUNDS;
-    double all[3][ROUNDS], seconds[3];
-    times *shared = process_share(WORLD * sizeof *shared);
+/* Medians of rounds, in milliseconds. */
+static void measure(times *shared, int world, int rounds, double ms[FIGURES]) {
+    static double all[FIGURES][ROUNDS];
     for (int i = 0; i < rounds; i++) {
-        play(shared, seconds);
-        for (int k = 0; k < 3; k++) {
+        double seconds[FIGURES];
+        play(shared, world, seconds);
+        for (int k = 0; k < FIGURES; k++) {
             all[k][i] = seconds[k];
         }
     }
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < FIGURES; k++) {
         qsort(all[k], (size_t)rounds, sizeof **all, ascending);
+        ms[k] = all[k][rounds / 2] * 1e3;
     }
-    if (!quick) {
-        double shrink = all[1][rounds / 2] * 1e3, plan = all[2][rounds / 2] * 1e3;
-        printf("a death among %d processes: found after %.2f ms, shrunk in %.2f ms, planned in "
-               "%.2f ms\n",
-               WORLD, all[0][rounds / 2] * 1e3, shrink, plan);
-        CHECK(sysconf(_SC_NPROCESSORS_ONLN) < WORLD || shrink + plan < 20, "%g ms", shrink + plan);
+}
+
+static void print(int world, const double ms[FIGURES]) {
+    printf("a death among %d processes: found after %.2f ms, shrunk in %.2f ms, planned in %.2f "
+           "ms; %.2f ms of the busiest rank's processor for both\n",
+           world, ms[FAILED], ms[SHRUNK], ms[PLANNED], ms[CPU]);
+}
+
+/* --- a simulated world --- */
+
+/* Weights of a model, cut by tp and dp, go to an engine that cuts them by tp alone. */
+static lierne_layout *weights(int tp, int dp, bool cut) {
+    const mesh dims = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {tp, dp}};
+    const int64_t shape[2] = {8192, 8192};
+    lierne_placement p[2] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1}, {0}};
+    p[1].kind = cut ? LIERNE_PLACEMENT_SHARD : LIERNE_PLACEMENT_REPLICATE;
+    return layout_over(&dims, tp * dp, LIERNE_DTYPE_BF16, 2, shape, p);
+}
+
+/* A rank of the world that is left: what is lost and survives, a plan of that, the old plan again.
+ */
+static bool go_on(lierne_context *context, const lierne_plan *old, const lierne_layout *before,
+                  const int *former, int world) {
+    const mesh dims = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {8, world / 8}};
+    lierne_grid *grid = mesh_grid(&dims, world);
+    const lierne_recreate_spec again = {.size = sizeof again, .src = grid, .dst = grid};
+    lierne_layout *left, *shares = weights(8, world / 8, true);
+    lierne_plan *plan;
+    lierne_box boxes[64];
+    size_t count;
+    bool good = lierne_plan_recreate(&plan, context, old, &again) == LIERNE_OK &&
+                lierne_layout_find_lost(boxes, 64, &count, before, former, world) == LIERNE_OK &&
+                lierne_layout_create_surviving(&left, before, former, world) == LIERNE_OK;
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = left, .dst = shares};
+    good = good && lierne_plan_create_redistribute(&plan, context, &spec) == LIERNE_OK;
+    lierne_layout_destroy(left);
+    lierne_layout_destroy(shares);
+    lierne_grid_destroy(grid);
+    return good;
+}
+
+/* Milliseconds of the processor per rank; the ranks of one node, the third of 8 each, are lost. */
+static double simulate(int world) {
+    enum { NODE = 8, FIRST = 16, MOST_RANKS = 1024 };
+    int former[MOST_RANKS], n = 0;
+    lierne_sim *first, *second;
+    lierne_plan *old = NULL, *plan;
+    lierne_layout *before = weights(8, world / 8, true), *all = weights(8, world / 8, false);
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = before, .dst = all};
+    for (int r = 0; r < world; r++) {
+        former[n] = r;
+        n += r < FIRST || r >= FIRST + NODE;
     }
+    bool good = lierne_sim_create(&first, world, NULL) == LIERNE_OK &&
+                lierne_sim_create(&second, n, NULL) == LIERNE_OK;
+    for (int r = 0; r < world && good; r++) {
+        good = lierne_plan_create_redistribute(&plan, lierne_sim_get_context(first, r), &spec) ==
+               LIERNE_OK;
+        old = r == 0 ? plan : old;
+    }
+    double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    for (int r = 0; r < n && good; r++) {
+        good = go_on(lierne_sim_get_context(second, r), old, before, former, n);
+    }
+    double seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start;
+    CHECK(good, "%d ranks: %s", world, lierne_last_error());
+    lierne_sim_destroy_all(first);
+    lierne_sim_destroy_all(second);
+    lierne_layout_destroy(before);
+    lierne_layout_destroy(all);
+    return seconds / n * 1e3;
+}
+
+int main(int argc, char **argv) {
+    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
+    double ms[FIGURES], many[FIGURES];
+    times *shared = process_share(MANY * sizeof *shared);
+    measure(shared, WORLD, quick ? 1 : ROUNDS, ms);
+    if (quick) {
+        simulate(64);
+        return process_counts();
+    }
+    print(WORLD, ms);
+    CHECK(sysconf(_SC_NPROCESSORS_ONLN) < WORLD || ms[SHRUNK] + ms[PLANNED] < 20, "%g ms",
+          ms[SHRUNK] + ms[PLANNED]);
+    for (int world = 32; world <= MANY; world *= 2) {
+        measure(shared, world, 3, many);
+        print(world, many);
+    }
+    double planned = simulate(1024);
+    printf(
+        "8 of 1,024 simulated ranks are lost: %.2f ms of each rank's processor to plan again, to "
+        "find what is lost and to plan what survives\n",
+        planned);
+    CHECK(planned < 100, "%g ms", planned);
     return process_counts();
 }

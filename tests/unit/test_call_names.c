@@ -127,6 +127,9 @@ static void describe_badly(const world *w) {
     BAD(lierne_layout_get_shape, NULL, NULL, 0);
     BAD(lierne_layout_get_elements, NULL, NULL, NULL, 0);
     BAD(lierne_layout_get_boxes, NULL, 0, NULL, NULL, 0);
+    BAD(lierne_layout_create_surviving, &(lierne_layout *){NULL}, NULL, NULL, 0);
+    BAD(lierne_layout_find_lost, NULL, 0, NULL, NULL, NULL, 0);
+    BAD(lierne_redistribute_find_lost, NULL, 0, NULL, NULL, NULL, 0);
     BAD(lierne_layout_get_windows, NULL, 0, NULL, NULL, 0, 0);
     BAD(lierne_halo_from_convolution, NULL, NULL);
     BAD(lierne_layout_get_margins, NULL, 0, NULL, NULL, 0);
@@ -268,6 +271,7 @@ static void plan_badly(const world *w) {
     BAD(lierne_plan_update_counts, w->plan, NULL);
     BAD(lierne_plan_update_graph, w->plan, &graph);
     BAD(lierne_plan_update_shape, w->plan, NULL);
+    BAD(lierne_plan_recreate, &out, w->context, NULL, NULL);
     BAD(lierne_plan_create_packed_bridge, &out, w->context, NULL);
     BAD(lierne_image_runs_find, NULL, 0, NULL, NULL, NULL, NULL, 0);
     BAD(lierne_segments_exchange_create, &(lierne_segments_exchange *){NULL}, w->context, NULL);

@@ -57,7 +57,7 @@ void lierne_metrics_close(lierne_metrics *metrics) {
 }
 
 static bool write_file(const char *path, const lierne_text *text) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = lierne_file_create(path);
     if (file < 0) {
         return false;
     }

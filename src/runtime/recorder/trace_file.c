@@ -26,9 +26,8 @@ static lierne_status reject_trace(const char *path, const char *what) {
                        strerror(errno));
 }
 
-static lierne_status append_file(const char *path, const char *text, int flags) {
+static lierne_status write_file(const char *path, const char *text, int file) {
     size_t length = strlen(text);
-    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
     if (file < 0) {
         return reject_trace(path, "opened");
     }
@@ -55,7 +54,7 @@ static lierne_status begin_file(const char *path, int64_t created) {
         return reject_trace(path, "opened");
     }
     snprintf(text, sizeof text, BEGIN "%lld\"}},\n", (long long)created);
-    LIERNE_TRY(append_file(own, text, O_CREAT | O_TRUNC));
+    LIERNE_TRY(write_file(own, text, lierne_file_create(own)));
     bool taken = link(own, path) == 0 || errno == EEXIST;
     lierne_status status = taken ? LIERNE_OK : reject_trace(path, "created");
     unlink(own);
@@ -84,6 +83,14 @@ bool lierne_trace_has_folder(void) {
     const char *path = getenv("LIERNE_TRACE");
     struct stat info;
     return path && *path && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* A name in a folder is lierne's, so nobody else may say where it leads; a file that the user names
+ * may be a link or a pipe. */
+static lierne_status append_file(const char *path, const char *text) {
+    bool own = lierne_trace_has_folder();
+    return write_file(path, text,
+                      own ? lierne_file_append(path) : open(path, O_WRONLY | O_APPEND | O_CLOEXEC));
 }
 
 /* *path is "" where nobody asks. */
@@ -117,7 +124,7 @@ lierne_status lierne_trace_append(lierne_trace_writer *write, const void *self, 
         char *text = NULL;
         lierne_text_add(&lines, ",\n");
         status = lierne_text_take(&lines, &text);
-        status = status == LIERNE_OK ? append_file(path, text, 0) : status;
+        status = status == LIERNE_OK ? append_file(path, text) : status;
         lierne_mem_free(text);
     }
     lierne_text_clear(&lines);
