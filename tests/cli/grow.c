@@ -247,6 +247,11 @@ static void dense(void) {
     expect_true("delta report is filled", changes.value.version == 0);
     AFTER("delta report", changes);
     lierne_delta_destroy(delta);
+    lierne_recreate_spec grids = {.size = sizeof grids, .src = grid, .dst = grid};
+    lierne_plan *again = NULL;
+    TRY("recreate", grids, NULL,
+        (lierne_plan_destroy(again), lierne_plan_recreate(&again, context, plan, &grids)));
+    lierne_plan_destroy(again);
     lierne_plan_destroy(plan), plan = NULL;
     TRY("bridge check", b, NULL, lierne_bridge_check(&b));
     TRY("bridge grids", b, NULL, lierne_bridge_check_grids(&b));
