@@ -215,7 +215,7 @@ golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 sanitize: tests ## run the tests under the sanitizers and valgrind
 	@bash tests/sanitize.sh $(B)
 
-fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if installed
+fuzz: ## fuzz all readers of texts, files and messages for SECONDS=60, with libFuzzer if installed
 	@bash tests/fuzz.sh $(B) $(SECONDS)
 
 mutants: tests ## break the code, one mutation at a time: some test must fail each time

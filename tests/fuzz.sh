@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# fuzz.sh BUILD [SECONDS]: fuzzes reading configurations, from the folder corpus of
-# tests/fuzz/inputs.tar.gz and the files of grids/, texts of plans, from its folder plans, and dumps of
-# flight recorders, from its folder dumps, each for a third of the time, with libFuzzer and the address and undefined behaviour sanitizers. Without a clang
-# with libFuzzer, a plain program replays the same inputs once, and a line says so.
+# fuzz.sh BUILD [SECONDS [TARGET...]]: fuzzes all that reads texts, files and messages, a target each (the first
+# comment of tests/fuzz/TARGET.c says what), from the folder TARGET of tests/fuzz/inputs.tar.gz and, for
+# config, the files of grids/. The targets share the time; libFuzzer with the address and undefined behaviour
+# sanitizers runs them, and BUILD/fuzz/corpus-TARGET keeps what it finds for the next run. Without a clang with
+# libFuzzer, a plain program replays the same inputs once, and a line says so.
 # Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
 . "$(dirname "$0")/verdict.sh"
@@ -11,7 +12,10 @@ seconds=${2:-60}
 cd "$(dirname "$0")/.." || exit 2
 dir=$build/fuzz
 log=$dir/log
-targets="config plan dump"
+. tests/fuzz/targets.sh
+[ $# -le 2 ] || targets=${*:3}
+share=$(($(wc -w <<<"$targets") - 1 + seconds))
+share=$((share / $(wc -w <<<"$targets")))
 flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 # Counts in texts of plans ask for any memory, and filling it takes time: more than this is none, in any
 # way of asking.
@@ -22,11 +26,8 @@ tar -xzf tests/fuzz/inputs.tar.gz -C "$dir/inputs" || exit 2
 shopt -s nullglob
 
 inputs_of() { # inputs_of TARGET: into inputs
-    case $1 in
-    config) inputs=("$dir"/inputs/corpus/* grids/*.json grids/bad/*.json) ;;
-    plan) inputs=("$dir"/inputs/plans/*) ;;
-    dump) inputs=("$dir"/inputs/dumps/*) ;;
-    esac
+    inputs=("$dir/inputs/$1"/*)
+    [ "$1" != config ] || inputs+=(grids/*.json grids/bad/*.json)
 }
 
 # A clang that can link a fuzz target: its runtime is a package of its own.
@@ -42,28 +43,17 @@ find_clang() {
     return 1
 }
 
-make_in() { # make_in FOLDER CC CFLAGS: the library and the targets
-    make -s -j2 B="$1" CC="$2" CFLAGS="$3" "$1/liblierne.a" "$1"/tests/fuzz/{config,plan,dump,replay}.o \
-        "$1/tests/support/rank_threads.o" >"$log" 2>&1 || tail -n 20 "$log"
-}
-
-link() { # link FOLDER TARGET CC FLAG... OBJECT...
-    local folder=$1 target=$2 cc=$3
-    shift 3
-    "$cc" "$@" -o "$folder/$target" "$folder/tests/fuzz/$target.o" "$folder/tests/support/rank_threads.o" \
-        "$folder/liblierne.a" $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm -pthread
-}
-
 fuzz() { # fuzz TARGET
     local corpus=$dir/corpus-$1 seeds=$dir/seeds-$1
     # shellcheck disable=SC2086
-    link "$dir/clang" "$1" "$clang" ${flags/address/fuzzer,address}
+    link "$dir/clang" "$dir/clang/$1" "$clang" ${flags/address/fuzzer,address}
     verdict $? "building $1 with $clang"
     inputs_of "$1"
     rm -rf "$seeds" && mkdir -p "$corpus" "$seeds"
     cp "${inputs[@]}" "$seeds"
-    "$dir/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=60 -max_len=4096 \
-        -max_total_time=$(((seconds + 2) / 3)) -print_final_stats=1 \
+    local words=(tests/fuzz/"$1".dic[t])
+    "$dir/clang/$1" "$corpus" "$seeds" "${words[@]/#/-dict=}" -timeout=60 -max_len=4096 \
+        -max_total_time="$share" -print_final_stats=1 \
         -artifact_prefix="$dir/found/$1-" >"$log.$1" 2>&1
     verdict $? "fuzzing $1, see $log.$1 and $dir/found"
     grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
@@ -71,7 +61,7 @@ fuzz() { # fuzz TARGET
 
 replay() { # replay TARGET
     # shellcheck disable=SC2086
-    link "$dir/gcc" "$1" "${CC:-gcc}" $flags "$dir/gcc/tests/fuzz/replay.o"
+    link "$dir/gcc" "$dir/gcc/$1" "${CC:-gcc}" $flags "$dir/gcc/tests/fuzz/replay.o"
     verdict $? "building $1"
     inputs_of "$1"
     timeout -k 5 3000 "$dir/gcc/$1" "${inputs[@]}" >"$log.$1" 2>&1
@@ -80,11 +70,11 @@ replay() { # replay TARGET
 
 if clang=$(find_clang); then
     way=fuzz
-    make_in "$dir/clang" "$clang" "${flags/address/fuzzer-no-link,address}"
+    make_in "$dir/clang" "$clang" "${flags/address/fuzzer-no-link,address}" >"$log" 2>&1 || tail -n 20 "$log"
 else
     way=replay
     echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
-    make_in "$dir/gcc" "${CC:-gcc}" "$flags"
+    make_in "$dir/gcc" "${CC:-gcc}" "$flags" >"$log" 2>&1 || tail -n 20 "$log"
 fi
 broken=
 for target in $targets; do

@@ -275,8 +275,9 @@ static lierne_status connect_to(joining *j, int rank) {
 
 static lierne_status take_answer(joining *j, int rank) {
     guest *g = &j->answers[rank];
-    lierne_status status = (lierne_status)g->hello.status;
-    if (status != LIERNE_OK) {
+    lierne_status status = LIERNE_OK;
+    if (g->hello.status != LIERNE_OK) { /* any number may arrive */
+        status = g->hello.status == LIERNE_ERR_MISMATCH ? LIERNE_ERR_MISMATCH : LIERNE_ERR_INVALID;
         return LIERNE_FAIL(status, "rank %d of job '%.100s' rejected rank %d of %d: %s", rank,
                            j->name, j->mesh->rank, j->mesh->world,
                            status == LIERNE_ERR_MISMATCH
