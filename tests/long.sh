@@ -2,7 +2,8 @@
 # long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
 # emulated device, collectives 10,000 times, 1,200 hangs, 1,000 deaths of ranks,
 # 100,000 steps of samples, 20,000 pairs of layouts, 2,000 tensor sets, 4,000 with boxes, 10,000 steps of deltas with faults,
-# 100,000 dense halos, 20,000 packings and packed bridges, and 2,000 sequences of 20 updates. MPIRUN: empty where there is no MPI. Ends with the first that fails.
+# 100,000 dense halos, 20,000 packings and packed bridges, 2,000 sequences of 20 updates, and a long run: 1,000 contexts,
+# 10,000 plans and 10 million calls that leave nothing. MPIRUN: empty where there is no MPI. Ends with the first that fails.
 set -eu
 build=${1:?usage: long.sh BUILD}
 mpirun=${MPIRUN-mpirun}
@@ -27,6 +28,7 @@ for n in 4 8; do
     done
 done
 [ -n "$mpirun" ] || exit 0
+$mpirun -n 2 "$build/tests/mpi/soak" 1000 10000 10000000
 for n in 2 4 8; do
     $mpirun -n $n "$build/tests/mpi/windows" 10000
 done
