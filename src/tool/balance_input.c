@@ -74,14 +74,6 @@ static int read_lines(balance_table *t, char **argv, const char *path, const cha
     return -1;
 }
 
-/* A whole number of an object or a list, at least `least`. */
-static bool read_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most) {
-    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    bool good = value >= (double)least && value <= (double)most && value == (double)(int64_t)value;
-    *to = good ? (int64_t)value : 0;
-    return good;
-}
-
 static int reject(char **argv, const char *path, const char *key, const char *must) {
     tool_say(argv, "%s: %s must be %s", path, key, must);
     return TOOL_USAGE;
@@ -150,10 +142,10 @@ static int draw_items(balance_table *t, char **argv, const char *path, const cJS
                : cost < 0 ? reject(argv, path, "cost", "rows, square or mixed")
                           : reject(argv, path, "home", "even or front");
     }
-    if (!read_whole(&n, cJSON_GetObjectItemCaseSensitive(formula, "items"), 0, 100000000)) {
+    if (!import_whole(&n, cJSON_GetObjectItemCaseSensitive(formula, "items"), 0, 100000000)) {
         return reject(argv, path, "items", "a number from 0 to 100000000");
     }
-    if (given && !read_whole(&seed, given, 0, (int64_t)1 << 53)) {
+    if (given && !import_whole(&seed, given, 0, (int64_t)1 << 53)) {
         return reject(argv, path, "seed", "a number from 0 to 2^53");
     }
     uint64_t x = (uint64_t)seed;
@@ -181,15 +173,15 @@ static int read_arrays(balance_table *t, char **argv, const char *path, const cJ
     home = homes->child;
     cJSON_ArrayForEach(cost, costs) {
         for (; left == 0 && home; home = home->next, rank++) {
-            if (!read_whole(&left, home, 0, INT32_MAX)) {
+            if (!import_whole(&left, home, 0, INT32_MAX)) {
                 return reject(argv, path, "home_items", "numbers of items, at least 0");
             }
         }
         if (left == 0 || !row) {
             break;
         }
-        if (!read_whole(&numbers[0], cost, 0, (int64_t)1 << 53) ||
-            !read_whole(&numbers[1], row, 0, INT32_MAX)) {
+        if (!import_whole(&numbers[0], cost, 0, (int64_t)1 << 53) ||
+            !import_whole(&numbers[1], row, 0, INT32_MAX)) {
             return reject(argv, path, "cost and rows", "whole numbers, at least 0");
         }
         if (!add_entry(t, rank, numbers[0], numbers[1])) {
@@ -221,7 +213,7 @@ static int read_object(balance_table *t, char **argv, const char *path, const cJ
                           "ranks and formula, or ranks, home_items, cost and rows");
         }
     }
-    if ((ranks || formula) && !read_whole(&t->nranks, ranks, 1, LIERNE_MAX_RANKS)) {
+    if ((ranks || formula) && !import_whole(&t->nranks, ranks, 1, LIERNE_MAX_RANKS)) {
         return reject(argv, path, "ranks", "a number from 1 to 16777216");
     }
     return formula ? draw_items(t, argv, path, formula) : read_arrays(t, argv, path, all);

@@ -5,6 +5,7 @@
 
 #include "tool/tool.h"
 
+#include <cjson/cJSON.h>
 #include <stdint.h>
 
 enum { IMPORT_DIMS = 8, IMPORT_GRIDS = 16, IMPORT_VIEWS = 2, IMPORT_NAME = 65 };
@@ -51,6 +52,9 @@ int64_t import_size(const import_dims *dims);
  */
 int import_number(const import_world *world, const char *what, const char *text, int64_t least,
                   int64_t *out);
+/* A number of JSON, if it is whole and within the bounds, or 0. Returns whether it is; NULL is not.
+ */
+bool import_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most);
 /* size / by, which must be whole: returns -1 or TOOL_INVALID. */
 int import_share(const import_world *world, const char *what, int64_t size, int64_t by,
                  int64_t *out);

@@ -1,11 +1,11 @@
 /* The boxes of a set file: which part of which source tensor is which part of which destination
  * tensor, by names; and the sets of one dtype that a file has. What the library finds wrong with
  * boxes is said at the place of the box. */
+#include "tool/import.h"
 #include "tool/set_file.h"
 
 #include <lierne/redistribute.h>
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,11 +34,9 @@ static bool read_numbers(int64_t *to, const cJSON *list, int n, int64_t least) {
         return true;
     }
     cJSON_ArrayForEach(item, list) {
-        double value = cJSON_IsNumber(item) ? item->valuedouble : (double)least - 1;
-        if (i == n || value < (double)least || value > 0x1p53 || value != (double)(int64_t)value) {
+        if (i == n || !import_whole(&to[i++], item, least, (int64_t)1 << 53)) {
             return false;
         }
-        to[i++] = (int64_t)value;
     }
     return cJSON_IsArray(list) && i == n;
 }

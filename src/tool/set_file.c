@@ -20,13 +20,6 @@ static int reject(const set_file *file, const char *what, const char *must) {
     return set_file_say(file, "%s must be %s", what, must);
 }
 
-static bool read_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most) {
-    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    bool good = value >= (double)least && value <= (double)most && value == (double)(int64_t)value;
-    *to = good ? (int64_t)value : 0;
-    return good;
-}
-
 static const cJSON *member(const cJSON *object, const char *key) {
     return cJSON_GetObjectItemCaseSensitive(object, key);
 }
@@ -55,11 +48,11 @@ static int read_grid(set_file *file, const cJSON *object, int side) {
     int64_t sizes[LIERNE_MAX_DIMS], at = 0;
     int n = 0;
     if (!cJSON_IsObject(dims) || unknown_key(object, keys) ||
-        (offset && !read_whole(&at, offset, 0, LIERNE_MAX_RANKS))) {
+        (offset && !import_whole(&at, offset, 0, LIERNE_MAX_RANKS))) {
         return reject(file, sides[side], "an object with dims and maybe rank_offset");
     }
     cJSON_ArrayForEach(dim, dims) {
-        if (n == LIERNE_MAX_DIMS || !read_whole(&sizes[n], dim, 1, LIERNE_MAX_RANKS)) {
+        if (n == LIERNE_MAX_DIMS || !import_whole(&sizes[n], dim, 1, LIERNE_MAX_RANKS)) {
             return reject(file, sides[side], "of at most 16 dims, each with its size");
         }
         names[n++] = dim->string;
@@ -81,12 +74,12 @@ static int read_grid(set_file *file, const cJSON *object, int side) {
 /* The placement of a dim: the axis that it cuts, or {"at": coordinate}. */
 static bool read_placement(lierne_placement *p, const cJSON *item) {
     int64_t number;
-    if (read_whole(&number, item, 0, LIERNE_MAX_AXES - 1)) {
+    if (import_whole(&number, item, 0, LIERNE_MAX_AXES - 1)) {
         *p = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .axis = (int)number};
         return true;
     }
     if (cJSON_IsObject(item) && cJSON_GetArraySize(item) == 1 &&
-        read_whole(&number, member(item, "at"), 0, LIERNE_MAX_RANKS)) {
+        import_whole(&number, member(item, "at"), 0, LIERNE_MAX_RANKS)) {
         *p = (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = (int)number};
         return true;
     }
@@ -132,7 +125,7 @@ static int read_shape(const set_file *file, int64_t *shape, const cJSON *list, c
     int n = 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, list) {
-        if (n == LIERNE_MAX_AXES || !read_whole(&shape[n], item, 0, (int64_t)1 << 53)) {
+        if (n == LIERNE_MAX_AXES || !import_whole(&shape[n], item, 0, (int64_t)1 << 53)) {
             set_file_say(file, "'%s': shape must be of 1 to %d sizes, each at least 0", name,
                          LIERNE_MAX_AXES);
             return -1;
@@ -405,7 +398,7 @@ static int read_object(set_file *file, const cJSON *all) {
     file->has_boxes = member(all, "boxes") || member(all, "dst_tensors");
     file->reduced = file->reduce && !file->has_boxes;
     file->key = "world_size";
-    if (!read_whole(&world, member(all, "world_size"), 1, LIERNE_MAX_RANKS)) {
+    if (!import_whole(&world, member(all, "world_size"), 1, LIERNE_MAX_RANKS)) {
         return reject(file, "world_size", "a number from 1 to 16777216");
     }
     file->world = (int)world;

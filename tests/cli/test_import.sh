@@ -68,6 +68,8 @@ echo "{\"train\": {\"num_gpus\": 8, \"dp_size\": 2, \"fsdp_size\": 4}, $generati
 rejects "m2n, both dp" 1 "which is inner is not said" m2n "$work/m2n.json"
 echo "{\"train\": {\"num_gpus\": 8.5}, $generation}" >"$work/m2n.json"
 rejects "m2n, half a GPU" 1 "num_gpus of train must be" m2n "$work/m2n.json"
+echo "{\"train\": {\"num_gpus\": 1e300}, $generation}" >"$work/m2n.json"
+rejects "m2n, a size of 300 digits" 1 "num_gpus of train must be" m2n "$work/m2n.json"
 echo "{\"train\": {\"num_gpus\": 8, \"num_gpus\": 8}, $generation}" >"$work/m2n.json"
 rejects "m2n, a key twice" 1 "must be there once" m2n "$work/m2n.json"
 echo "no JSON" >"$work/m2n.json"

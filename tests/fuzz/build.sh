@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh: builds the fuzz targets as OSS-Fuzz wants them: with its CC, CXX, CFLAGS, CXXFLAGS and
 # LIB_FUZZING_ENGINE, in its OUT, each with its dictionary and its inputs as TARGET_seed_corpus.zip. Needs libcjson-dev,
-# make and python3. Anywhere else: OUT=/tmp/out bash tests/fuzz/build.sh, which takes clang and libFuzzer.
+# make and python3. Anywhere else: OUT=$PWD/build/fuzzers bash tests/fuzz/build.sh, which takes clang and libFuzzer.
 set -eu
 out=${OUT:?usage: OUT=FOLDER build.sh}
 cd "$(dirname "$0")/../.."

@@ -45,6 +45,15 @@ int import_number(const import_world *world, const char *what, const char *text,
     return -1;
 }
 
+/* A number that int64_t does not hold must not become one. */
+bool import_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most) {
+    bool good = cJSON_IsNumber(item) && item->valuedouble >= (double)least &&
+                item->valuedouble <= (double)most &&
+                item->valuedouble == (double)(int64_t)item->valuedouble;
+    *to = good ? (int64_t)item->valuedouble : 0;
+    return good;
+}
+
 int import_share(const import_world *world, const char *what, int64_t size, int64_t by,
                  int64_t *out) {
     if (by < 1 || size % by != 0 || size < by) {

@@ -21,9 +21,8 @@ static int read_size(const import_world *world, const cJSON *mesh, int k, int64_
             count++;
         }
     }
-    *size = item ? (int64_t)item->valuedouble : 0;
-    if (count > 1 || (item && (!cJSON_IsNumber(item) || (double)*size != item->valuedouble ||
-                               *size < 1 || *size > IMPORT_MOST))) {
+    *size = 0;
+    if (count > 1 || (item && !import_whole(size, item, 1, IMPORT_MOST))) {
         tool_say(world->argv, "%s of %s must be there once and a whole number from 1 to %d",
                  keys[k], mesh->string, IMPORT_MOST);
         return TOOL_INVALID;
