@@ -391,8 +391,9 @@ LIERNE_API void lierne_text_destroy(char *text);
 /* Checks plans without executing them. plans: those of ranks 0 to n-1 of one world, all of them in
  * order, those of all members of a context, in order, or a single one of any rank (n = 1). Checked:
  * every block lies within its buffer; each element of the output that the planner promises is
- * written by exactly one operation; nothing is read before it is written; with the plans of all
- * ranks, every message has its counterpart with as many elements. Needs memory in proportion to the
+ * written by exactly one operation; nothing is read before it is written; no receive or copy writes
+ * what its stage sends, receives or copies; with the plans of all ranks, every message has its
+ * counterpart with as many elements. Needs memory in proportion to the
  * buffers. Not collective. Errors: INVALID (NULL, another number or order of plans; or a check
  * failed: the message names rank, direction, stage and what is wrong), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_check(const lierne_plan *const *plans, int n);

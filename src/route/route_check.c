@@ -2,8 +2,9 @@
  *
  * One rank: a map with a byte per element of out and scratch follows what was written. Reading what
  * was never written, writing an element of out twice, or leaving an owned one unwritten is an
- * error. All ranks: message k from a to b in a stage must meet message k that b expects from a in
- * that stage, with as many elements. */
+ * error. So is a receive or copy into an element that its stage sends, receives or copies. All
+ * ranks: message k from a to b in a stage must meet message k that b expects from a in that stage,
+ * with as many elements. */
 #include "route/route.h"
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 typedef struct checker {
     const lierne_route *route;
     size_t stage;
+    bool in_flight; /* sends, receives and copies, which come in any order */
     unsigned char *written[LIERNE_BUFFER_COUNT]; /* NULL for in */
 } checker;
 
@@ -22,6 +24,8 @@ static lierne_status bad(const checker *c, const char *what, lierne_buffer buffe
 }
 
 typedef enum access { READ, WRITE_ONCE, WRITE } access;
+/* What the map has of an element. */
+enum { WRITTEN = 1, IN_FLIGHT = 2 };
 
 static lierne_status touch(checker *c, lierne_buffer buffer, int64_t at, access how) {
     if (at < 0 || at >= c->route->elements[buffer]) {
@@ -37,9 +41,10 @@ static lierne_status touch(checker *c, lierne_buffer buffer, int64_t at, access 
     if (how == WRITE_ONCE && *w && buffer == LIERNE_BUFFER_OUT) {
         return bad(c, "is written twice", buffer, at);
     }
-    if (how != READ) {
-        *w = 1;
+    if (how != READ && c->in_flight && (*w & IN_FLIGHT)) {
+        return bad(c, "is written while its stage sends, receives or copies it", buffer, at);
     }
+    *w |= (unsigned char)(WRITTEN | (c->in_flight ? IN_FLIGHT : 0));
     return LIERNE_OK;
 }
 
@@ -115,14 +120,25 @@ static lierne_status walk_ops(checker *c, const lierne_ops *ops, access reads, b
     return LIERNE_OK;
 }
 
+static void land(checker *c) {
+    c->in_flight = false;
+    for (int b = LIERNE_BUFFER_OUT; b < LIERNE_BUFFER_COUNT; b++) {
+        for (int64_t i = 0; i < c->route->elements[b]; i++) {
+            c->written[b][i] &= WRITTEN;
+        }
+    }
+}
+
 static lierne_status check_stages(checker *c) {
     for (c->stage = 0; c->stage < c->route->stages.count; c->stage++) {
         const lierne_stage *stage = &c->route->stages.at[c->stage];
         /* All that is in flight reads what was there before the stage. */
+        c->in_flight = true;
         LIERNE_TRY(walk_messages(c, &stage->sends, READ));
         LIERNE_TRY(walk_ops(c, &stage->copies, READ, false));
         LIERNE_TRY(walk_messages(c, &stage->recvs, WRITE_ONCE));
         LIERNE_TRY(walk_ops(c, &stage->copies, WRITE, true));
+        land(c);
         LIERNE_TRY(walk_ops(c, &stage->sums, READ, true));
     }
     return LIERNE_OK;

@@ -1,5 +1,6 @@
 /* Descriptions of halos that are rejected, with the field at fault; specs and functions that a halo
  * does not fit; what callers ask about windows. */
+#include "layout/layout.h"
 #include "lierne/sim.h"
 #include "unit/dense_halo_case.h"
 #include "unit/expect.h"
@@ -253,17 +254,18 @@ Test(dense_halo, updates_that_differ_are_found) {
     close_update(&u);
 }
 
-Test(dense_halo, windows_that_differ_are_found) {
-    static const int64_t starts[] = {-1, 3}, ends[] = {2, 9}, others[] = {2, 8};
+static void differ(const int64_t *starts, const int64_t *ends, const char *field) {
+    static const int64_t own_starts[] = {-1, 3}, own_ends[] = {2, 9};
     lierne_layout *layouts[3];
     lierne_sim *sim;
     lierne_plan *plans[2];
     reject_case t;
     open_case(&t);
     for (int k = 0; k < 2; k++) {
-        set_windows(&t, starts, k ? others : ends);
+        set_windows(&t, k ? starts : own_starts, k ? ends : own_ends);
         layouts[k] = make(&t);
     }
+    cr_assert_neq(lierne_layout_hash(layouts[0]), lierne_layout_hash(layouts[1]), "%s", field);
     t.spec.nhalos = 0;
     layouts[2] = make(&t);
     assert_ok(lierne_sim_create(&sim, 2, NULL));
@@ -275,13 +277,20 @@ Test(dense_halo, windows_that_differ_are_found) {
             lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r), &spec);
         cr_assert_eq(status, r ? LIERNE_ERR_MISMATCH : LIERNE_OK);
     }
-    expect_says("dst.halo[0].ends[1]");
+    expect_says(field);
     assert_ok(lierne_plan_destroy(plans[0]));
     assert_ok(lierne_sim_destroy(sim));
     for (int k = 0; k < 3; k++) {
         lierne_layout_destroy(layouts[k]);
     }
     lierne_grid_destroy(t.grid);
+}
+
+Test(dense_halo, windows_that_differ_are_found) {
+    static const int64_t starts[] = {-1, 3}, ends[] = {2, 9}, early[] = {-1, 2},
+                         short_ends[] = {2, 8};
+    differ(starts, short_ends, "dst.halo[0].ends[1]");
+    differ(early, ends, "dst.halo[0].starts[1]");
 }
 
 /* A plan gets another shape; documents, outputs and windows would no longer fit. */
@@ -339,6 +348,8 @@ Test(dense_halo, bad_convolutions_are_rejected) {
     assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "only 5 with padding");
     spec.kernel = INT64_MAX;
     assert_error(lierne_halo_from_convolution(&halo, &spec), LIERNE_ERR_OVERFLOW, "kernel is");
+    spec.kernel = 2, spec.dilation = (int64_t)1 << 60; /* it reaches as far as it may */
+    assert_error(lierne_halo_from_convolution(&halo, &spec), invalid, "only 5 with padding");
     spec.kernel = spec.dilation = (int64_t)1 << 40;
     assert_error(lierne_halo_from_convolution(&halo, &spec), LIERNE_ERR_OVERFLOW, "dilation");
     spec.kernel = 1, spec.dilation = 0;

@@ -166,6 +166,7 @@ Test(packed_bridge, specs_that_are_rejected) {
     b.spec.max_inflight = -1, reject(&b, invalid, "max_inflight");
     b.spec.routing = 17, reject(&b, invalid, "routing");
     b.spec.max_segments = 4, reject(&b, invalid, "max_runs 0");
+    b.spec.max_segments = b.spec.max_rows = 1, reject(&b, invalid, "max_runs 0");
     b.spec.max_rows = -1, reject(&b, invalid, "max_rows -1");
     b.plain = 1, reject(&b, invalid, "src has no packing");
     b.plain = 2, reject(&b, invalid, "dst has no packing");
@@ -221,6 +222,8 @@ Test(packed_bridge, capacities_that_are_exceeded) {
         b.spec.allow_repeat = 1;
         reject(&b, capacity, words[k]);
     }
+    b.spec.max_segments = b.spec.max_rows = b.spec.max_runs = 1;
+    reject(&b, capacity, "nsegments of images is 2, must be at most 1 (max_segments)");
     /* Rows of rank 0 go to more tokens than a buffer has rows. */
     b.dst.align = 4;
     b.spec.allow_repeat = 1;

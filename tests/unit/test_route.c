@@ -106,6 +106,38 @@ Test(route, check_finds_what_is_wrong) {
     lierne_route_destroy(r[1]);
 }
 
+/* What is in flight may come in any order: scratch 0 to 2 is sent on while 2 to 4 is written. */
+Test(route, check_finds_what_is_written_in_flight) {
+    static const char *const in_flight =
+        "element 2 of scratch is written while its stage sends, receives or copies it";
+    for (int kind = 0; kind < 4; kind++) {
+        lierne_route *r;
+        lierne_stage *s;
+        int64_t scratch;
+        assert_ok(lierne_route_create(&r, 0, 6, 3));
+        assert_ok(lierne_route_scratch(r, 6, &scratch));
+        assert_ok(lierne_route_add_stage(r, &s));
+        copy(&s->copies, LIERNE_BUFFER_SCRATCH, 0, LIERNE_BUFFER_IN, 0, 3);
+        assert_ok(lierne_route_add_stage(r, &s));
+        if (kind == 0) {
+            message(&s->sends, 1, LIERNE_BUFFER_SCRATCH, 0, 3);
+        } else {
+            copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_SCRATCH, 0, 3);
+        }
+        message(&s->recvs, 1, LIERNE_BUFFER_SCRATCH, kind == 3 ? 3 : 2, 2);
+        if (kind == 2) {
+            s->copies.at[0].from.at[0].buffer = LIERNE_BUFFER_IN;
+            copy(&s->copies, LIERNE_BUFFER_SCRATCH, 1, LIERNE_BUFFER_IN, 0, 2);
+        }
+        if (kind == 3) {
+            assert_ok(lierne_route_check(r, NULL, 0));
+        } else {
+            assert_error(lierne_route_check(r, NULL, 0), LIERNE_ERR_INVALID, in_flight);
+        }
+        lierne_route_destroy(r);
+    }
+}
+
 /* Three ranks in a line: stage 1 passes on what stage 0 brought, rank 2 sums two arrivals. */
 static lierne_route *relay(int rank) {
     lierne_route *r;

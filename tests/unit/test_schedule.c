@@ -211,6 +211,45 @@ Test(schedule, a_cycle_that_no_pair_of_ranks_shows_is_found) {
     }
 }
 
+/* An all-to-all is isolated from what the same ranks do under another name of the group. */
+Test(schedule, two_names_of_one_uid_are_one_queue) {
+    static const int ranks[2] = {0, 1};
+    const lierne_isolation_spec spec = LIERNE_ISOLATION_SPEC_INIT;
+    lierne_schedule *s = create(0), *isolated;
+    lierne_schedule_order order;
+    add_group(s, "other", 1, ranks, 2);
+    int first = add_group(s, "one", 2, ranks, 2), second = add_group(s, "two", 2, ranks, 2);
+    add(s, operation(LIERNE_OPERATION_BARRIER, first, ""));
+    add(s, operation(LIERNE_OPERATION_ALL_TO_ALL, second, "ep"));
+    lierne_schedule_freeze(s);
+    assert_ok(lierne_schedule_isolate(&isolated, s, &spec));
+    cr_assert_eq(check(&order, &s, 1), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(order.ngroups, 1);
+    cr_assert_eq(check(&order, &isolated, 1), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(order.ncreated, 1);
+    lierne_schedule_destroy(s);
+    lierne_schedule_destroy(isolated);
+}
+
+Test(schedule, a_cycle_that_is_longer_than_its_text_is_cut) {
+    enum { RING = 200 };
+    lierne_schedule *s[RING];
+    lierne_schedule_order order;
+    for (int r = 0; r < RING; r++) {
+        const int before = (r + RING - 1) % RING, own[2] = {r, (r + 1) % RING},
+                  other[2] = {before, r};
+        s[r] = create(r);
+        add(s[r], operation(LIERNE_OPERATION_BARRIER, add_group(s[r], "next", r + 1, own, 2), ""));
+        add(s[r], operation(LIERNE_OPERATION_BARRIER,
+                            add_group(s[r], "previous", before + 1, other, 2), ""));
+        lierne_schedule_freeze(s[r]);
+    }
+    cr_assert_eq(check(&order, s, RING), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_not(order.safe_serialised);
+    cr_assert_eq(strlen(cycle), sizeof cycle - 1);
+    destroy(s, RING);
+}
+
 /* Dependencies close a cycle between queues that are independent. The inversion is in a later step.
  */
 Test(schedule, dependencies_can_close_a_cycle_of_concurrent_queues) {
