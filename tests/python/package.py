@@ -138,6 +138,50 @@ class Buffers(unittest.TestCase):
             out = lierne.all_gather(context, 4, "f64").forward(array)
         np.testing.assert_array_equal(out, [2, 3, 4, 5])
 
+    def test_dlpack_by_the_exchange_api_of_the_type(self):
+        arrays, described = lierne._arrays, []
+
+        def describe(array, out):
+            described.append(array)
+            if array.data is None:
+                return -1
+            out[0] = arrays._Tensor(array.data.ctypes.data, 1, 0, 1, array.code, 64, 1, array.shape, None, 0)
+            return 0
+
+        def capsule_of(exchange):
+            make = ctypes.pythonapi.PyCapsule_New
+            make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+            return make(ctypes.addressof(exchange), name, None)
+
+        def moved(capsule, **attributes):
+            """Whether the type's function described the input; the exported one is None."""
+            kind = type("Exporting", (), {"data": np.arange(4.0), "shape": (ctypes.c_int64 * 1)(4), "code": 2,
+                                          "__dlpack_c_exchange_api__": capsule, **attributes})
+            described.clear()
+            with lierne.Context.self() as context:
+                np.testing.assert_array_equal(lierne.all_gather(context, 4, "f64").forward(kind()), [0, 1, 2, 3])
+            return len(described) == 1
+
+        def slow(array, **_):
+            return np.arange(4.0).__dlpack__()
+
+        def never(array):
+            raise AssertionError("asked for a capsule")
+
+        name, function = b"dlpack_exchange_api", arrays._describer(describe)
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        first = arrays._Exchange(1, 3, None, (None,) * 3, address, None)
+        self.assertTrue(moved(capsule_of(first), __dlpack__=never))
+        newer = arrays._Exchange(2, 0, ctypes.addressof(first), (None,) * 3, None, None)
+        self.assertTrue(moved(capsule_of(newer), __dlpack__=never))
+        unknown, without = arrays._Exchange(2, 0), arrays._Exchange(1, 3)
+        for other in (capsule_of(unknown), capsule_of(without), None):
+            self.assertFalse(moved(other, __dlpack__=slow))
+        # Only __dlpack__ knows whether these may be exported.
+        self.assertFalse(moved(capsule_of(first), __dlpack__=slow, requires_grad=True))
+        self.assertTrue(moved(capsule_of(first), __dlpack__=slow, code=5))
+        self.assertTrue(moved(capsule_of(first), __dlpack__=slow, data=None))
+
     def test_what_context_and_plan_tell(self):
         self.assertEqual((self.context.find_member(0), self.context.find_member(1)), (0, None))
         self.assertEqual((self.context.ngroups, self.context.max_groups), (0, 64))

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import unittest.mock
 
 import numpy as np
 import torch
@@ -529,6 +530,36 @@ def what_does_not_fit_is_rejected_before_anything_moves():
                 raise AssertionError("accepted")
             except kind as error:
                 assert text in str(error), error
+
+
+@test
+def tensors_enter_plans_without_a_call_of_python_each():
+    def never(*_, **__):
+        raise AssertionError("asked for a capsule")
+
+    x, out = torch.arange(4.0), torch.zeros(4)
+    with lierne.Context.self() as context:
+        plan, complex_plan = (lierne.all_gather(context, 4, dtype) for dtype in ("f32", "bits64"))
+        if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            with unittest.mock.patch.object(torch.Tensor, "__dlpack__", never):
+                plan.forward(x, out)
+        else:
+            plan.forward(x, out)
+        assert torch.equal(out, x)
+        for bad, move in ((x.clone().requires_grad_(), plan), (torch.zeros(4, dtype=torch.complex64).conj(), complex_plan)):
+            raises((BufferError, RuntimeError), "Can't export tensors", move.forward, bad)
+
+
+@test
+def what_is_differentiated_or_mapped_is_no_plain_call():
+    for context in contexts():
+        move = bridge(context)
+        x = torch.zeros(move.shapes()[0], dtype=torch.float64)
+        assert not move(x).requires_grad and move(x.clone().requires_grad_()).requires_grad
+        raises(RuntimeError, "", torch.func.jvp, move, (x,), (x,))
+        raises(RuntimeError, "", torch.func.vmap(move), x[None])
+        with torch.autograd.forward_ad.dual_level():
+            raises(RuntimeError, "", move, torch.autograd.forward_ad.make_dual(x, x))
 
 
 @test

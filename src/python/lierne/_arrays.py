@@ -1,8 +1,10 @@
 """Buffers of calls: numpy arrays, and anything that exports DLPack (torch, jax, cupy).
 
-The capsule of DLPack is read in place and never consumed: its producer frees it when the call has
-ended. numpy's own reader knows no bfloat16 and marks what it reads as read-only."""
+Where the type of an array has DLPack's C exchange API, its function describes the array in place. Otherwise the
+capsule of DLPack is read in place and never consumed: its producer frees it when the call has ended. numpy's own
+reader knows no bfloat16 and marks what it reads as read-only."""
 import ctypes
+import functools
 import math
 import operator
 
@@ -27,6 +29,7 @@ NOWHERE = ffi.new("char[16]")
 # Devices of DLPack whose memory plans of a kind take: kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged.
 _DEVICES = {"host": (1, 3), "cuda": (2, 3, 13)}
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_COMPLEX = 5
 
 
 class _Tensor(ctypes.Structure):
@@ -37,6 +40,13 @@ class _Tensor(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64)]
 
 
+class _Exchange(ctypes.Structure):
+    """DLPackExchangeAPI of the DLPack standard, version 1."""
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p),
+                ("functions", ctypes.c_void_p * 3), ("describe", ctypes.c_void_p), ("stream", ctypes.c_void_p)]
+
+
+_describer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
@@ -64,6 +74,9 @@ def dtype_name(dtype):
     if name.startswith("float8"):
         return "bits8"
     raise TypeError(f"lierne has no dtype for {dtype} (it has {', '.join(_NUMPY)})")
+
+
+name_of = functools.lru_cache(maxsize=None)(dtype_name)  # of dtypes, in every call
 
 
 def dtype_number(dtype):
@@ -94,28 +107,68 @@ def _contiguous(shape, strides):
     return True
 
 
-def _read_dlpack(array, memory):
-    """(address, shape, name of the dtype, contiguous, what owns the memory)"""
+@functools.lru_cache(maxsize=64)
+def _describer_of(kind):
+    """The C function that describes arrays of a type, where it has DLPack's C exchange API of version 1."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    address = capsule and _pointer_of(capsule, b"dlpack_exchange_api")
+    while address:
+        exchange = _Exchange.from_address(address)
+        if exchange.major == 1:
+            return _describer(exchange.describe) if exchange.describe else None
+        address = exchange.older
+    return None
+
+
+def _described(array):
+    """The array's DLTensor by the C function of its type; None where only __dlpack__ tells whether it may be
+    exported: torch's function describes what needs a gradient, and conjugates as if they were none."""
+    describe = None if getattr(array, "requires_grad", False) else _describer_of(type(array))
+    if describe is None:
+        return None
+    tensor = _Tensor()
+    try:
+        failed = describe(array, tensor)
+    except Exception:  # the message of __dlpack__ is made for readers
+        return None
+    return None if failed or tensor.code == _COMPLEX else tensor
+
+
+def _exported(array, memory):
+    """(DLTensor, what owns it)"""
+    tensor = _described(array)
+    if tensor is not None:
+        return tensor, array
     # On a device the call is ordered by its stream: the producer need not wait for anything.
     capsule = array.__dlpack__() if memory == "host" else array.__dlpack__(stream=-1)
-    tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    return _Tensor.from_address(_pointer_of(capsule, b"dltensor")), (capsule, array)
+
+
+@functools.lru_cache(maxsize=64)
+def _dlpack_name(code, bits, lanes):
+    """lierne's name of a dtype of DLPack."""
+    kind = _DLPACK.get(code, "opaque")
+    name = f"bits{bits * lanes}"
+    return name if kind == "opaque" else _NAMES.get("bool" if kind == "bool" else f"{kind}{bits}", name)
+
+
+def _read_dlpack(array, memory):
+    """(address, shape, name of the dtype, contiguous, what owns the memory)"""
+    tensor, keep = _exported(array, memory)
     if tensor.device not in _DEVICES[memory]:
         raise TypeError(f"the array is in memory of DLPack device {tensor.device}; plans of this "
                         f"context take {memory} memory")
     shape = tuple(tensor.shape[:tensor.ndim])
     flat = not tensor.strides or _contiguous(shape, tensor.strides[:tensor.ndim])
-    kind = _DLPACK.get(tensor.code, "opaque")
-    name = f"bits{tensor.bits * tensor.lanes}"
-    if kind != "opaque":
-        name = _NAMES.get("bool" if kind == "bool" else f"{kind}{tensor.bits}", name)
-    return (tensor.data or 0) + tensor.offset, shape, name, flat, (capsule, array)
+    name = _dlpack_name(tensor.code, tensor.bits, tensor.lanes)
+    return (tensor.data or 0) + tensor.offset, shape, name, flat, keep
 
 
 def _read(array, writable, what, memory):
     if isinstance(array, np.ndarray) and memory == "host":
         if writable and not array.flags.writeable:
             raise ValueError(f"{what} is read-only")
-        name = dtype_name(array.dtype)
+        name = name_of(array.dtype)
         return array.ctypes.data, array.shape, name, array.flags.c_contiguous, array
     if hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray):
         return _read_dlpack(array, memory)

@@ -227,8 +227,11 @@ class Context(Dropped):
         """A call on this context that may wait: it ends and frees what was dropped."""
         with self._lock:
             self._check_usable()
-            self._end_dropped()
-            self._call_at_once(function, *arguments)
+            if self._dropped:
+                self._end_dropped()
+            if self._doomed:
+                self._free_collected()
+            call(function, *arguments)
 
     def _call_at_once(self, function, *arguments):
         """A call that never waits: it frees what was collected, and excludes other threads."""

@@ -25,6 +25,7 @@ if typing.TYPE_CHECKING:
     from lierne.grid import Grid
 
 FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
+_SIZES = ffi.typeof(f"int64_t[{2 * lib.LIERNE_MAX_AXES}]")
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
 _REDUCTIONS = {"sum": lib.LIERNE_REDUCTION_SUM, "max": lib.LIERNE_REDUCTION_MAX, "min": lib.LIERNE_REDUCTION_MIN,
                "prod": lib.LIERNE_REDUCTION_PROD, "avg": lib.LIERNE_REDUCTION_AVG}
@@ -180,7 +181,7 @@ class Plan:
 
     def __init__(self, context: Context, function: typing.Any, *arguments: typing.Any) -> None:
         self.context = context
-        self._handle = None
+        self._handle = self._dtype = None
         self._shared = ()  # the directions of which the plan owns the output
         out = ffi.new("lierne_plan **")
         context._call(function, out, *arguments)
@@ -223,9 +224,12 @@ class Plan:
     @property
     def dtype(self) -> str:
         """lierne's name of the dtype of its buffers, as "bf16"."""
-        out = ffi.new("lierne_dtype *")
-        call(lib.lierne_plan_get_dtype, out, self._alive())
-        return dtype_of_number(out[0])
+        own = self._alive()
+        if self._dtype is None:
+            out = ffi.new("lierne_dtype *")
+            call(lib.lierne_plan_get_dtype, out, own)
+            self._dtype = dtype_of_number(out[0])
+        return self._dtype
 
     @property
     def number(self) -> int:
@@ -239,13 +243,12 @@ class Plan:
 
     def shapes(self, direction: Direction = "forward") -> Shapes:
         """The shapes of this rank's input and output buffers in a direction, in elements."""
-        n, sizes = ffi.new("int *"), ffi.new(f"int64_t[{2 * lib.LIERNE_MAX_AXES}]")
+        n, sizes = ffi.new("int *"), ffi.new(_SIZES)
         direction = direction_of(direction)
         call(lib.lierne_plan_get_shape, n, sizes, sizes + lib.LIERNE_MAX_AXES, self._alive(),
              direction)
-        both = tuple(sizes)
-        return (self._user_shape(both[:n[0]]),
-                self._user_shape(both[lib.LIERNE_MAX_AXES:][:n[0]]))
+        return (self._user_shape(tuple(ffi.unpack(sizes, n[0]))),
+                self._user_shape(tuple(ffi.unpack(sizes + lib.LIERNE_MAX_AXES, n[0]))))
 
     def _user_shape(self, shape):
         if self.row_shape is None:

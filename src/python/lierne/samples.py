@@ -100,7 +100,7 @@ class _SamplesPlan(Plan):
     """A plan that belongs to its Samples, and is closed with them."""
 
     def __init__(self, samples, tensor):
-        self.context, self._samples, self._shared = samples.context, samples, ()
+        self.context, self._samples, self._shared, self._dtype = samples.context, samples, (), None
         self._handle = make("lierne_plan", lib.lierne_samples_get_plan, samples._alive(), tensor)
 
     def _alive(self):

@@ -410,7 +410,7 @@ class BridgeCommunicator(Peers):
                                                      else "")
         with torch.no_grad():
             source = tensor.detach().contiguous()
-            return Execution(f"{name} of the bridge from {self.src_module_name} to {self.dest_module_name}",
+            return Execution(lambda: f"{name} of the bridge from {self.src_module_name} to {self.dest_module_name}",
                              program, source, program.new_output(source, shapes[1], 0),
                              self._tag + 64 + direction)
 

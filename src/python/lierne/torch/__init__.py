@@ -16,7 +16,6 @@ empty calls backward() on it too (`result.sum().backward()`), or the others wait
 from __future__ import annotations
 
 import collections
-import functools
 import logging
 import typing
 import weakref
@@ -26,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 import lierne
-from lierne._arrays import NOWHERE, dtype_name, stream_of
+from lierne._arrays import NOWHERE, name_of, stream_of
 from lierne._library import arguments, call, ffi, lib, sized
 from lierne._types import DType, DeviceMesh, Direction, Integers, Shape, Shapes
 from lierne.context import Dropped
@@ -119,7 +118,6 @@ def grid(mesh_or_grid: typing.Union[Grid, DeviceMesh]) -> lierne.Grid:
     return lierne.Grid.from_device_mesh(mesh_or_grid)
 
 
-_name_of = functools.lru_cache(maxsize=None)(dtype_name)  # of every call
 RETYPED = 16  # of one operation on rows, those last used
 
 
@@ -200,7 +198,7 @@ class Operation:
     def retyped(self, dtype: DType, row_shape: Shape = ()) -> Operation:
         """The Operation that moves the same rows as rows of another dtype and shape, made without planning
         again at its first use, by all ranks. The RETYPED ones last used are kept."""
-        key = _name_of(dtype), tuple(row_shape)
+        key = name_of(dtype), tuple(row_shape)
         made = self._retyped.pop(key, None) or Operation(self.plan.retyped(*key))
         self._retyped[key] = made
         while len(self._retyped) > RETYPED:
@@ -211,7 +209,7 @@ class Operation:
         """This operation, or the one for rows as the tensor has them."""
         if self._row_shape is None or tensor.ndim == 0:
             return self
-        if tensor.shape[1:] == self._row_shape and _name_of(tensor.dtype) == self.dtype:
+        if tensor.shape[1:] == self._row_shape and name_of(tensor.dtype) == self.dtype:
             return self
         return self._make_typed(tensor)
 
@@ -233,18 +231,41 @@ class Operation:
         if described is not None:  # messages of another description are never taken for these
             self._tag = zlib.crc32(repr((self._first_tag, described)).encode()) >> 2 << 1
 
-    def _start(self, tensor, adjoint):
-        """Begins to execute; returns a _Started."""
+    def _execute(self, tensor, adjoint):
+        """As _start, and waits. Over lierne's transports this is one call of C, which checks what _start does."""
+        if self.routed and not self._owner.flying:
+            return self._finish_routed(self._begin_routed(*self._prepare(tensor, adjoint), int(adjoint)))
+        if self.routed or self._shares and not adjoint:
+            return self._start(tensor, adjoint)()
+        source, shape = self._source(tensor, adjoint)
+        out, stream = self._new_output(source, shape, adjoint), self._stream(source)
+        function = lib.lierne_plan_adjoint if adjoint else lib.lierne_plan_forward
+        try:
+            self._owner._call(function, *self._addresses(source, out.data_ptr() or NOWHERE), stream_of(stream))
+        except lierne.Error:
+            self._owner._keep_borrowed((source, out))
+            raise
+        return out
+
+    def _prepare(self, tensor, adjoint):
+        """What an execution reads, and the shape of its output, after what was dropped has ended."""
         self._check_usable()
         self._owner._end_dropped()
+        return self._source(tensor, adjoint)
+
+    def _source(self, tensor, adjoint):
         shapes = self.shapes(int(adjoint))
         check_input(tensor, self.dtype, shapes[0])
-        source = tensor.detach().contiguous()
+        return tensor.detach().contiguous(), shapes[1]
+
+    def _start(self, tensor, adjoint):
+        """Begins to execute; returns a _Started."""
+        source, shape = self._prepare(tensor, adjoint)
         if self._shares and not adjoint:
-            return _Started(self._owner, self._start_shared(source, shapes[1]), None)
+            return _Started(self._owner, self._start_shared(source, shape), None)
         if self.routed:
-            return self._start_routed(source, shapes[1], int(adjoint))
-        out = self._new_output(source, shapes[1], adjoint)
+            return self._start_routed(source, shape, int(adjoint))
+        out = self._new_output(source, shape, adjoint)
         return _Started(self._owner, self._start_own(source, out, adjoint),
                         None if source.is_cuda else out)
 
@@ -260,22 +281,22 @@ class Operation:
             self._context._check_usable()
             call(lib.lierne_context_get_status, self._context._handle)
 
-    def _start_routed(self, source, shape, direction):
-        if direction not in self._programs:
-            self._programs[direction] = Program(self.plan.route(direction), self.group)
-        program = self._programs[direction]
-        turn = self._begun[direction] % TURNS
-        target = program.new_output(source, shape, 0 if direction else self.fill)
-        execution = Execution(self._name_call(direction), program, source, target,
-                              self._tag + direction + 2 * turn)
-        self._owner.begun = number = getattr(self._owner, "begun", 0) + 1
+    def _begin_routed(self, source, shape, direction):
+        """An Execution of the route, begun."""
+        program = self._programs.get(direction)
+        if program is None:
+            program = self._programs[direction] = Program(self.plan.route(direction), self.group)
+        number = self._begun[direction]
+        self._begun[direction] += 1
+        self._owner.begun = getattr(self._owner, "begun", 0) + 1
+        return Execution(lambda: self._name_call(direction, number), program, source,
+                         program.new_output(source, shape, 0 if direction else self.fill),
+                         self._tag + direction + 2 * (number % TURNS))
 
-        def complete():
-            try:
-                return execution.finish(self._context and self._context.timeout)
-            except lierne.Error as error:
-                self._give_up(error, execution)
-                raise
+    def _start_routed(self, source, shape, direction):
+        execution = self._begin_routed(source, shape, direction)
+        number = self._owner.begun
+        self._owner.flying[number] = lambda: self._finish_routed(execution)
 
         def finish():
             """First all that was begun before, dropped or not: the other ranks end it in that order."""
@@ -285,13 +306,18 @@ class Operation:
                 flying.pop(older)()
             return execution.target
 
-        self._owner.flying[number] = complete
-        return _Started(self._owner, finish, target)
+        return _Started(self._owner, finish, execution.target)
 
-    def _name_call(self, direction):
-        """Counts a call and names it as lierne does: "forward 6 of plan 3"; routes alone have no plan."""
-        name = f"{('forward', 'adjoint')[direction]} {self._begun[direction]}"
-        self._begun[direction] += 1
+    def _finish_routed(self, execution):
+        try:
+            return execution.finish(self._context and self._context.timeout)
+        except lierne.Error as error:
+            self._give_up(error, execution)
+            raise
+
+    def _name_call(self, direction, number):
+        """Names a call as lierne does: "forward 6 of plan 3"; routes alone have no plan."""
+        name = f"{('forward', 'adjoint')[direction]} {number}"
         return name if self._context is None else f"{name} of plan {self.plan.number}"
 
     def _give_up(self, error, execution):
@@ -324,17 +350,24 @@ class Operation:
             return out
         return finish_shared
 
-    def _begin_own(self, source, target, adjoint):
-        """Begins to execute over lierne's transports; returns a function that waits."""
+    def _stream(self, source):
+        """The stream of a call on a device; None on the host."""
         kind = "cuda" if source.device.type == "cuda" else "host"
         if source.device.type not in ("cpu", "cuda") or kind != self.plan.context._memory:
             raise TypeError(f"the input is on {source.device}; this context moves {self.plan.context._memory} memory "
                             "(lierne.torch.context(over='distributed') moves any)")
-        stream = torch.cuda.current_stream(source.device) if kind == "cuda" else None
+        return torch.cuda.current_stream(source.device) if kind == "cuda" else None
+
+    def _addresses(self, source, target):
+        """The plan, out and in, as the functions of C take them."""
+        return (self.plan._alive(), ffi.cast("void *", target), ffi.cast("void *", source.data_ptr() or NOWHERE))
+
+    def _begin_own(self, source, target, adjoint):
+        """Begins to execute over lierne's transports; returns a function that waits."""
+        stream = self._stream(source)
         function = lib.lierne_plan_adjoint_begin if adjoint else lib.lierne_plan_forward_begin
         request = ffi.new("lierne_request **")
-        self.plan.context._call(function, request, self.plan._alive(), ffi.cast("void *", target),
-                                ffi.cast("void *", source.data_ptr() or NOWHERE), stream_of(stream))
+        self.plan.context._call(function, request, *self._addresses(source, target), stream_of(stream))
 
         def finish():
             self.plan.context._call(lib.lierne_request_end, request[0])
@@ -365,7 +398,7 @@ def _shares_forward(plan, routed):
 
 def check_input(tensor: torch.Tensor, dtype: str, shape: Shape) -> None:
     """Raises TypeError and ValueError for what a plan of this dtype and shape does not take."""
-    if _name_of(tensor.dtype) != dtype and not dtype.startswith("bits"):
+    if name_of(tensor.dtype) != dtype and not dtype.startswith("bits"):
         raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {dtype}")
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs {tuple(shape)} on "
@@ -467,7 +500,7 @@ def _operation(number):
 @torch.library.custom_op("lierne::move", mutates_args=(),
                          schema="(Tensor tensor, int operation, bool adjoint) -> Tensor")
 def _move(tensor: torch.Tensor, operation: int, adjoint: bool) -> torch.Tensor:
-    return _operation(operation)._start(tensor, adjoint)()
+    return _operation(operation)._execute(tensor, adjoint)
 
 
 @_move.register_fake
@@ -493,7 +526,7 @@ class _Move(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, operation, adjoint):
         ctx.operation, ctx.is_adjoint = operation, adjoint
-        return operation._start(tensor, adjoint)()
+        return operation._execute(tensor, adjoint)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -505,7 +538,15 @@ def _moved(tensor, operation, adjoint):
     if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
             or torch._C._len_torch_dispatch_stack() > 0):
         return torch.ops.lierne.move(tensor, operation.id, adjoint)
+    if _is_plain(tensor):
+        return operation._execute(tensor, adjoint)
     return _Move.apply(tensor, operation, adjoint)
+
+
+def _is_plain(tensor):
+    """Whether nothing differentiates or maps what is done with the tensor now."""
+    return (not (tensor.requires_grad and torch.is_grad_enabled()) and not torch._C._are_functorch_transforms_active()
+            and torch.autograd.forward_ad._current_level < 0)
 
 
 class Window(lierne.Window):

@@ -33,10 +33,11 @@ def _ended(work):
 class Execution:
     """One execution of a Program in flight. Its constructor posts the first stage; finish() does the
     rest. Executions of one group are begun in one order and finished in that order, on all ranks.
-    name: for messages."""
+    name: a function that gives it, for messages."""
 
     def __init__(self, name, program, source, target, tag):
-        self.buffers = {IN: source.reshape(-1), OUT: target.reshape(-1)}
+        self.buffers = {IN: source if source.dim() == 1 else source.reshape(-1),
+                        OUT: target if target.dim() == 1 else target.reshape(-1)}
         if program.scratch:
             self.buffers[SCRATCH] = source.new_empty(program.scratch)
         self.name, self.program, self.target, self.tag = name, program, target, tag
@@ -81,7 +82,7 @@ class Execution:
                        _TRANSPORT(f"{self._where()}: {error}")) from error
 
     def _where(self):
-        return (f"lierne.torch.Operation: rank {self.program.rank}: {self.name}, stage {self.stage} of "
+        return (f"lierne.torch.Operation: rank {self.program.rank}: {self.name()}, stage {self.stage} of "
                 f"{len(self.program.stages)}")
 
     def _timeout_error(self, first, timeout):
