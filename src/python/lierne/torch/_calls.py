@@ -153,7 +153,8 @@ class Endpoint:
         else:
             nodes = [hosts.index(host) for host in hosts]
             self.context = lierne.Context.oob(rank, nranks, StoreCalls(store, rank, nranks), nodes=nodes, **options)
-        self.line, self._plans, self._scratch = Line(name), collections.OrderedDict(), None
+        self.line, self._plans = Line(name), collections.OrderedDict()
+        self._scratch, self._part = None, (None, None)  # memory, and what the last call had of it
 
     def plan(self, planner, key, *arguments, **options):
         """The plan of a planner with these arguments. key: what all ranks know of them; None: all of them."""
@@ -172,10 +173,14 @@ class Endpoint:
 
     def scratch(self, like, count):
         """Memory for count elements, until the next call of the line."""
+        key = count, like.dtype
+        if self._part[0] == key:
+            return self._part[1]
         nbytes = count * like.element_size()
         if self._scratch is None or self._scratch.numel() < nbytes:
             self._scratch = torch.empty(nbytes, dtype=torch.uint8)
-        return self._scratch[:nbytes].view(like.dtype)
+        self._part = key, self._scratch[:nbytes].view(like.dtype)
+        return self._part[1]
 
     def close(self):
         self.line.close()
@@ -184,8 +189,8 @@ class Endpoint:
 
 def _overlap(one, other):
     """Whether two flat tensors share memory, which in and out of a plan must not."""
-    first, second = sorted((flat.data_ptr(), flat.numel() * flat.element_size()) for flat in (one, other))
-    return 0 < second[1] and second[0] < first[0] + first[1]
+    first, second = (one, other) if one.data_ptr() <= other.data_ptr() else (other, one)
+    return second.numel() > 0 and second.data_ptr() < first.data_ptr() + first.numel() * first.element_size()
 
 
 def _address(tensor):

@@ -35,12 +35,18 @@ _LOGICAL = {"sum": "max", "max": "max", "prod": "min", "min": "min"}
 
 
 def _flat(tensor):
-    """The elements in order; a copy where they are not contiguous."""
-    return tensor.detach().contiguous().view(-1)
+    """The elements in order; a copy where they are not contiguous. A tensor that is this already takes no call: each
+    takes as long as a short message."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    return tensor if tensor.dim() == 1 else tensor.view(-1)
 
 
 def _bytes(tensor):
-    return _flat(tensor).view(torch.uint8)
+    flat = _flat(tensor)
+    return flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)
 
 
 def _joined(tensors):
@@ -65,8 +71,11 @@ def _split(joined, tensors):
 
 def _store(tensor, flat):
     """Writes the elements of a tensor, from flat ones, unless these are the tensor's own."""
-    if tensor.numel() and flat.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(flat.view(tensor.dtype).view(tensor.shape))
+    if not tensor.numel() or flat.data_ptr() == tensor.data_ptr():
+        return
+    if flat.dtype != tensor.dtype:
+        flat = flat.view(tensor.dtype)
+    (tensor.detach() if tensor.requires_grad else tensor).copy_(flat if tensor.dim() == 1 else flat.view(tensor.shape))
 
 
 def _reducible(tensor, op):
