@@ -159,15 +159,17 @@ static bool go_on(lierne_context *context, const lierne_plan *old, const lierne_
     const mesh dims = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {8, world / 8}};
     lierne_grid *grid = mesh_grid(&dims, world);
     const lierne_recreate_spec again = {.size = sizeof again, .src = grid, .dst = grid};
-    lierne_layout *left, *shares = weights(8, world / 8, true);
-    lierne_plan *plan;
+    lierne_layout *left = NULL, *shares = weights(8, world / 8, true);
+    lierne_plan *plan = NULL, *moves = NULL;
     lierne_box boxes[64];
     size_t count;
     bool good = lierne_plan_recreate(&plan, context, old, &again) == LIERNE_OK &&
                 lierne_layout_find_lost(boxes, 64, &count, before, former, world) == LIERNE_OK &&
                 lierne_layout_create_surviving(&left, before, former, world) == LIERNE_OK;
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = left, .dst = shares};
-    good = good && lierne_plan_create_redistribute(&plan, context, &spec) == LIERNE_OK;
+    good = good && lierne_plan_create_redistribute(&moves, context, &spec) == LIERNE_OK;
+    lierne_plan_destroy(moves);
+    lierne_plan_destroy(plan);
     lierne_layout_destroy(left);
     lierne_layout_destroy(shares);
     lierne_grid_destroy(grid);

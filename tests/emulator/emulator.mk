@@ -55,7 +55,8 @@ $(EMULATED)/%.so: $(EMULATED)/%.inc tests/emulator/kernels.c $(wildcard tests/em
 $(EMULATED)/known.inc: tests/emulator/self/known.ptx tests/emulator/ptx2c.py
 	$(Q)mkdir -p $(@D) && $(PYTHON) tests/emulator/ptx2c.py $< >$@
 $(EMULATED)/sm_%.inc: $(wildcard kernels/*.cu src/backend/cuda/*.h src/runtime/memory/*.h) tests/emulator/ptx2c.py
-	$(Q)mkdir -p $(@D) && for kernels in launch flags changes; do $(NVCC) -std=c++17 -O3 -fmad=false -arch=compute_$* -ptx \
+	$(Q)mkdir -p $(@D) && for kernels in launch flags changes; do \
+		$(NVCC) -std=c++17 -O3 -fmad=false -arch=compute_$* -ptx \
 		-Iinclude -Isrc -o $(@D)/$$kernels.$*.ptx kernels/$$kernels.cu || exit 1; done
 	$(Q)$(PYTHON) tests/emulator/ptx2c.py $(@D)/launch.$*.ptx $(@D)/flags.$*.ptx $(@D)/changes.$*.ptx >$@
 

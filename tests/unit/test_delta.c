@@ -257,7 +257,8 @@ static void run_versions(lierne_context *context, void *shared) {
     for (int k = 0; k < 3 * DELTA_PATHS; k++) {
         lierne_delta *delta = NULL;
         uint32_t in[EACH] = {0}, out[EACH] = {0};
-        see(p, delta_create(&delta, plan, context, k % DELTA_PATHS) == LIERNE_OK, "create");
+        see(p, delta_create(&delta, plan, context, (delta_path)(k % DELTA_PATHS)) == LIERNE_OK,
+            "create");
         see(p, lierne_delta_forward(delta, out, in) == LIERNE_OK, "the first call");
         delta->version = delta->kept = delta->held = before[k / DELTA_PATHS];
         for (int step = 0; step < STEPS; step++) {

@@ -117,7 +117,7 @@ static bool try_fault(trial *t, uint64_t *seed) {
     }
     int64_t before[2] = {out[at], other < 0 ? 0 : out[other]};
     char text[100];
-    out[at] = swaps ? before[1] : before[0] ^ (int64_t)1 << draw(seed) % 64;
+    out[at] = swaps ? before[1] : before[0] ^ (int64_t)((uint64_t)1 << draw(seed) % 64);
     if (swaps) {
         out[other] = before[0];
     }
