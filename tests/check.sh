@@ -58,8 +58,8 @@ build_tier() { # build_tier TARGET...
 # with ranks, which take turns: a rank that yields to a compiler waits for its whole slice, so that eight ranks
 # take ten times as long. Those joined by + write to the same folders, and run one after the other.
 fast="format words includes unit clang golden"
-busy="format words includes unit sanitize clang build+cuda+docs+install+wheel+python transports fuzz mutants
-    balance emulator golden headers bad draw import set schema"
+busy="format words includes unit sanitize+fuzz clang build+cuda+docs+install+wheel+python transports emulator
+    balance mutants plan golden headers bad draw import set schema"
 [ "$only" != fast ] || busy=$fast
 mpich=
 if has_mpi_compilers && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then

@@ -3,7 +3,8 @@
 # comment of tests/fuzz/TARGET.c says what), from the folder TARGET of tests/fuzz/inputs.tar.gz and, for
 # config, the files of grids/. The targets share the time; libFuzzer with the address and undefined behaviour
 # sanitizers runs them, and BUILD/fuzz/corpus-TARGET keeps what it finds for the next run. Without a clang with
-# libFuzzer, a plain program replays the same inputs once, and a line says so.
+# libFuzzer, a plain program replays the same inputs once, and a line says so; with SECONDS 0 everywhere, by
+# the objects of tests/sanitize.sh.
 # Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
 . "$(dirname "$0")/verdict.sh"
@@ -16,7 +17,7 @@ log=$dir/log
 [ $# -le 2 ] || targets=${*:3}
 share=$(($(wc -w <<<"$targets") - 1 + seconds))
 share=$((share / $(wc -w <<<"$targets")))
-flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+flags="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" # of sanitize.sh
 # Counts in texts of plans ask for any memory, and filling it takes time: more than this is none, in any
 # way of asking.
 export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=32${ASAN_OPTIONS:+:$ASAN_OPTIONS}
@@ -61,20 +62,20 @@ fuzz() { # fuzz TARGET
 
 replay() { # replay TARGET
     # shellcheck disable=SC2086
-    link "$dir/gcc" "$dir/gcc/$1" "${CC:-gcc}" $flags "$dir/gcc/tests/fuzz/replay.o"
+    link "$build/address" "$dir/$1" "${CC:-cc}" $flags "$build/address/tests/fuzz/replay.o"
     verdict $? "building $1"
     inputs_of "$1"
-    timeout -k 5 3000 "$dir/gcc/$1" "${inputs[@]}" >"$log.$1" 2>&1
+    timeout -k 5 3000 "$dir/$1" "${inputs[@]}" >"$log.$1" 2>&1
     verdict $? "replaying $1, see $log.$1"
 }
 
-if clang=$(find_clang); then
+if [ "$seconds" != 0 ] && clang=$(find_clang); then
     way=fuzz
     make_in "$dir/clang" "$clang" "${flags/address/fuzzer-no-link,address}" >"$log" 2>&1 || tail -n 20 "$log"
 else
     way=replay
-    echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
-    make_in "$dir/gcc" "${CC:-gcc}" "$flags" >"$log" 2>&1 || tail -n 20 "$log"
+    [ "$seconds" = 0 ] || echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
+    make_in "$build/address" "${CC:-cc}" "$flags" >"$log" 2>&1 || tail -n 20 "$log"
 fi
 broken=
 for target in $targets; do

@@ -27,6 +27,8 @@ for n in 4 8; do
         LIERNE_TEST_EXECUTOR=ipc "$build/tests/launched/launch" $n "$build/tests/launched/$program"
     done
 done
+LIERNE_SEEDS=3000 bash tests/cli/test_balance.sh "$build"
+bash tests/fuzz.sh "$build" 120
 [ -n "$mpirun" ] || exit 0
 $mpirun -n 2 "$build/tests/mpi/soak" 1000 10000 10000000
 for n in 2 4 8; do
