@@ -8,7 +8,8 @@
  * link of 1 Gbit/s, where the machine allows namespaces (as root):
  *
  *   unshare -n sh -c 'ip link set lo up && tc qdisc add dev lo root tbf rate 1gbit burst 256kb \
- *       latency 100ms && LIERNE_TRANSPORTS=mpi mpirun --mca btl tcp,self -n 2 weights' */
+ *       latency 100ms && LIERNE_TRANSPORTS=mpi mpirun --mca btl tcp,self \
+ *       --mca btl_tcp_if_include lo -n 2 weights' */
 #include <lierne.h>
 #include <lierne/mpi.h>
 
