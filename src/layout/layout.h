@@ -202,9 +202,9 @@ lierne_status lierne_survivors_alloc(lierne_layout *layout);
 /* Whether all contributions of a cell have a member. */
 lierne_status lierne_layout_survives(bool *survives, const lierne_layout *layout,
                                      const lierne_cell *cell);
-/* What a cell of one layout and the cells of another one have in common: of these, the cells that
- * survive, or those that do not. a is the other layout, b the cell. */
-lierne_status lierne_layout_common(lierne_overlaps *common, const lierne_layout *layout,
+/* Adds what a cell of one layout and the cells of another one have in common, by its places in the
+ * cell: of the other layout, the cells that survive, or those that do not. */
+lierne_status lierne_layout_common(lierne_boxes *common, const lierne_layout *layout,
                                    const lierne_cell *cell, const lierne_layout *other,
                                    bool survives);
 /* Joins boxes that are one together, also in their places, and sorts them by start. */

@@ -153,18 +153,27 @@ lierne_status lierne_layout_find_lost(lierne_box *boxes, size_t capacity, size_t
     return status;
 }
 
-/* Adds what a cell of each layout have in common. */
-static lierne_status add_common(lierne_overlaps *common, const lierne_layout *other,
+/* Adds what a cell of another layout has of boxes, by its places in these. */
+static lierne_status add_common(lierne_boxes *common, const lierne_layout *other,
                                 const lierne_cell *cell, const lierne_boxes *boxes) {
     lierne_boxes others = {0};
+    lierne_overlaps both = {0};
     lierne_status status = lierne_layout_cell_boxes(other, cell, &others, NULL);
     status =
-        status == LIERNE_OK ? lierne_boxes_intersect(other->naxes, &others, boxes, common) : status;
+        status == LIERNE_OK ? lierne_boxes_intersect(other->naxes, &others, boxes, &both) : status;
+    for (size_t i = 0; i < both.count && status == LIERNE_OK; i++) {
+        lierne_box box = {0};
+        memcpy(box.start, both.at[i].start, sizeof box.start);
+        memcpy(box.size, both.at[i].size, sizeof box.size);
+        memcpy(box.local, both.at[i].local_b, sizeof box.local);
+        status = LIERNE_VEC_PUSH(common, box);
+    }
+    lierne_mem_free(both.at);
     lierne_mem_free(others.at);
     return status;
 }
 
-lierne_status lierne_layout_common(lierne_overlaps *common, const lierne_layout *layout,
+lierne_status lierne_layout_common(lierne_boxes *common, const lierne_layout *layout,
                                    const lierne_cell *cell, const lierne_layout *other,
                                    bool survives) {
     lierne_cells cells = {0};

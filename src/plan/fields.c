@@ -87,21 +87,6 @@ static lierne_status fill_windows(lierne_plan_side *side, const lierne_layout *l
     return status;
 }
 
-/* What survives of the elements of a cell. */
-static lierne_status list_surviving(lierne_boxes *boxes, const lierne_layout *from,
-                                    const lierne_layout *to, const lierne_cell *cell) {
-    lierne_overlaps common = {0};
-    lierne_status status = lierne_layout_common(&common, to, cell, from, true);
-    for (size_t i = 0; i < common.count && status == LIERNE_OK; i++) {
-        lierne_box box = {0};
-        memcpy(box.local, common.at[i].local_b, sizeof box.local);
-        memcpy(box.size, common.at[i].size, sizeof box.size);
-        status = LIERNE_VEC_PUSH(boxes, box);
-    }
-    lierne_mem_free(common.at);
-    return status;
-}
-
 static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *from,
                                 const lierne_layout *layout) {
     lierne_boxes boxes = {0};
@@ -112,7 +97,7 @@ static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_l
     if (layout->halos) {
         return fill_windows(side, layout, &cell);
     }
-    lierne_status status = from->place_of ? list_surviving(&boxes, from, layout, &cell)
+    lierne_status status = from->place_of ? lierne_layout_common(&boxes, layout, &cell, from, true)
                                           : lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
     if (status == LIERNE_OK) {
         status = lierne_layout_cell_rest(layout, &cell, &boxes, &side->untouched);

@@ -123,12 +123,12 @@ def main(build, seconds):
     programs = sorted({program for test in tests(build) for program in test.programs})
     subprocess.run(["make", "-s", "-j2", "DEPS=0", f"B={folder}", FLAGS, *(f"{folder}/{p}" for p in programs)], check=True)
     os.makedirs(f"{folder}/map", exist_ok=True)
-    todo = [test for test in tests(build) if not os.path.exists(place(build, test))]
+    unmeasured = [test for test in tests(build) if not os.path.exists(place(build, test))]
     done = 0
-    while done < len(todo) and time.monotonic() < end:
-        measure(build, todo[done])
+    while done < len(unmeasured) and time.monotonic() < end:
+        measure(build, unmeasured[done])
         done += 1
-    print(f"{len(tests(build)) - len(todo) + done} tests measured, {len(todo) - done} to do")
+    print(f"{len(tests(build)) - len(unmeasured) + done} tests measured, {len(unmeasured) - done} are left")
 
 
 if __name__ == "__main__":

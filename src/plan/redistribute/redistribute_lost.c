@@ -2,23 +2,6 @@
  * nobody holds. */
 #include "plan/redistribute/redistribute_check.h"
 
-#include <string.h>
-
-static lierne_status list_lost(lierne_boxes *lost, const lierne_layout *src,
-                               const lierne_layout *dst, const lierne_cell *cell) {
-    lierne_overlaps common = {0};
-    lierne_status status = lierne_layout_common(&common, dst, cell, src, false);
-    for (size_t i = 0; i < common.count && status == LIERNE_OK; i++) {
-        lierne_box box = {0};
-        memcpy(box.start, common.at[i].start, sizeof box.start);
-        memcpy(box.size, common.at[i].size, sizeof box.size);
-        memcpy(box.local, common.at[i].local_b, sizeof box.local);
-        status = LIERNE_VEC_PUSH(lost, box);
-    }
-    lierne_mem_free(common.at);
-    return status == LIERNE_OK ? lierne_boxes_join(lost, dst->naxes) : status;
-}
-
 lierne_status lierne_redistribute_find_lost(lierne_box *boxes, size_t capacity, size_t *count,
                                             const lierne_layout *src, const lierne_layout *dst,
                                             int rank) {
@@ -36,7 +19,8 @@ lierne_status lierne_redistribute_find_lost(lierne_box *boxes, size_t capacity, 
     if (!src->place_of || !lierne_layout_cell(dst, rank, &cell)) {
         return LIERNE_OK;
     }
-    lierne_status status = list_lost(&lost, src, dst, &cell);
+    lierne_status status = lierne_layout_common(&lost, dst, &cell, src, false);
+    status = status == LIERNE_OK ? lierne_boxes_join(&lost, dst->naxes) : status;
     *count = status == LIERNE_OK ? lost.count : 0;
     for (size_t i = 0; boxes && i < *count && i < capacity; i++) {
         boxes[i] = lost.at[i];
