@@ -23,9 +23,8 @@
  * control messages carry what changed. In CUDA's memory kernels compare what is sent with the copy
  * of the last call, which stays on the device, and list what changed; on the receiver a kernel
  * writes it. The host sees no more than it sends: values and places, of which it makes the bytes.
- * Elsewhere what is sent and received is staged in memory of the host, which compares it. Calls
- * work on the stream of lierne_delta_set_stream, and wait until it
- * has passed their work: begin for what came before on the stream, too. */
+ * Calls work on the stream of lierne_delta_set_stream, and wait until it has passed their work:
+ * begin for what came before on the stream, too. */
 #ifndef LIERNE_DELTA_H
 #define LIERNE_DELTA_H
 
@@ -90,8 +89,8 @@ LIERNE_API lierne_status lierne_delta_invalidate(lierne_delta *delta);
  * call takes a little longer, because both inputs are hashed. previous is borrowed until the next
  * call begins, and is the caller's again when lierne_delta_forward or _begin has returned OK. A
  * rank that sends nothing may call it, too. Local, not collective: ranks need not agree. Errors:
- * INVALID (delta NULL); BUSY (a call is in flight); UNSUPPORTED (control messages carry the delta,
- * see above). */
+ * INVALID (delta NULL); BUSY (a call is in flight); UNSUPPORTED (memory of a device, where a kernel
+ * compares with a packed copy: the caller's values would save none of it). */
 LIERNE_API lierne_status lierne_delta_set_previous(lierne_delta *delta, const void *previous);
 
 /* The stream of the next calls, as of lierne_plan_forward; NULL, as it is at first: none. Local,

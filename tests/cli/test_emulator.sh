@@ -53,15 +53,20 @@ else
     echo "skipped: tests/emulator/sm_100.inc is of another nvcc, so that it was not compared"
 fi
 
-# What ptxas makes of the kernels of tasks: nothing is spilled or on a stack, and 64 registers leave space
+# What ptxas makes of the kernels of tasks and of deltas: nothing is spilled or on a stack, and 64 registers leave space
 # for half of the 2,048 threads of a processor, in blocks of 256.
 ptxas=$(dirname "$(sh tests/find_cuda.sh nvcc)")/ptxas
-for sm in "${kernels[@]:1}"; do
-    "$ptxas" -v -arch="sm_$sm" -o "$work/kernels" "$emulated/launch.$sm.ptx" >"$work/ptxas" 2>&1 &&
-        [ "$(grep -c 'Compiling entry function .lierne_run' "$work/ptxas")" = 9 ] &&
+# fills FILE SM COUNT: of a file of COUNT kernels.
+fills() {
+    "$ptxas" -v -arch="sm_$2" -o "$work/kernels" "$emulated/$1.$2.ptx" >"$work/ptxas" 2>&1 &&
+        [ "$(grep -c 'Compiling entry function .lierne_run' "$work/ptxas")" = "$3" ] &&
         [ "$(grep -c 'stack frame' "$work/ptxas")" = "$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$work/ptxas")" ] &&
         [ "$(grep -oE 'Used [0-9]+ registers' "$work/ptxas" | sort -k 2n | tail -n 1 | grep -oE '[0-9]+')" -le 64 ]
-    verdict $? "kernels of sm_$sm spill nothing, and fill half of a processor: $(grep -E 'Compiling|stack|Used' "$work/ptxas")"
+    verdict $? "$1 kernels of sm_$2 spill nothing, and fill half of a processor: $(grep -E 'Compiling|stack|Used' "$work/ptxas")"
+}
+for sm in "${kernels[@]:1}"; do
+    fills launch "$sm" 9
+    fills changes "$sm" 2
 done
 
 # on SM COMMAND...: with the kernels of a device.

@@ -125,7 +125,7 @@ static void follow(delta_steps *t, shadow *s, const lierne_delta *delta, const s
 static void close_shadow(delta_steps *t, shadow *s, const lierne_delta *delta) {
     lierne_delta_report copy = report_of(delta), none = report_of(s->delta);
     note(t,
-         t->seed % DELTA_PATHS != DELTA_DIRECT || /* the other is, and keeps less */
+         t->seed % DELTA_PATHS == DELTA_DEVICE || /* the other is not, and keeps less */
              none.memory_bytes == copy.memory_bytes - copy.dense_bytes,
          STEPS, "memory of a copy");
     note(t, lierne_delta_destroy(s->delta) == LIERNE_OK, STEPS, "destroy without a copy");
@@ -138,7 +138,11 @@ static void open_shadow(delta_steps *t, shadow *s, const set_case *set, lierne_c
                         const size_t *bytes) {
     note(t, set_plan(&s->plan, set, context, lierne_context_get_rank(context)) == LIERNE_OK, -1,
          "another set");
-    note(t, lierne_delta_create(&s->delta, s->plan) == LIERNE_OK, -1, "create another");
+    delta_path path = t->seed % DELTA_PATHS;
+    note(t,
+         delta_create(&s->delta, s->plan, context, path == DELTA_DEVICE ? DELTA_DIRECT : path) ==
+             LIERNE_OK,
+         -1, "create another");
     s->before = malloc(bytes[0] + 1);
     s->out = malloc(bytes[1] + 1);
     memset(s->out, 0xa5, bytes[1] + 1);

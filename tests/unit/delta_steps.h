@@ -21,9 +21,9 @@ typedef struct delta_steps {
 /* Collective over the context. */
 void delta_steps_run(delta_steps *t, const set_case *set, lierne_context *context);
 
-/* lierne_delta_create. STAGED: control messages carry it, as in a context with streams; DEVICE: and
- * what kernels do (runtime/memory/change.h), finds and makes the changes. */
-typedef enum delta_path { DELTA_DIRECT, DELTA_STAGED, DELTA_DEVICE, DELTA_PATHS } delta_path;
+/* lierne_delta_create. CONTROL: control messages carry it, as in a context with streams; DEVICE:
+ * and what kernels do (runtime/memory/change.h), finds and makes the changes. */
+typedef enum delta_path { DELTA_DIRECT, DELTA_CONTROL, DELTA_DEVICE, DELTA_PATHS } delta_path;
 lierne_status delta_create(lierne_delta **delta, lierne_plan *plan, lierne_context *context,
                            delta_path path);
 

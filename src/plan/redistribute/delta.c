@@ -98,10 +98,10 @@ lierne_status lierne_delta_set_previous(lierne_delta *delta, const void *previou
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(delta, "delta"));
     LIERNE_TRY(check_idle(delta));
-    if (delta->control.used) {
+    if (delta->control.change) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
-                           "rank %d: the context has memory of a device, streams or a transport "
-                           "without match ids",
+                           "rank %d: the context has memory of a device, whose kernels compare "
+                           "with a packed copy",
                            delta->context->rank);
     }
     lierne_delta_keep_nothing(delta);
@@ -176,19 +176,10 @@ static lierne_status begin_exchange(lierne_delta *d) {
                                      d->sends.bytes, NULL);
 }
 
-/* Where control messages carry them and the host decodes them, what the stream reads is a copy: the
- * packed elements are the next call's, too. */
 static lierne_status unpack(lierne_delta *d) {
-    const lierne_delta_half *h = &d->recvs;
-    const void *from = d->control.change ? d->control.received.now : d->control.arrived;
-    lierne_plan *plan = d->plans[LIERNE_DELTA_UNPACKING];
-    if (!d->control.used) {
-        return lierne_plan_forward(plan, d->out, h->packed, NULL);
-    }
-    if (!d->control.change) {
-        memcpy(d->control.arrived, h->packed, (size_t)h->first[h->n] * d->element * d->per);
-    }
-    LIERNE_TRY(lierne_plan_forward(plan, d->out, from, d->control.stream));
+    const void *packed = d->control.change ? d->control.received.now : d->recvs.packed;
+    LIERNE_TRY(
+        lierne_plan_forward(d->plans[LIERNE_DELTA_UNPACKING], d->out, packed, d->control.stream));
     return lierne_delta_wait_stream(d);
 }
 
@@ -218,15 +209,23 @@ static lierne_status decode(lierne_delta *d) {
     return LIERNE_OK;
 }
 
-/* Where control messages carry it. */
-static lierne_status send_staged(lierne_delta *d, void *out, const void *in) {
+/* The host reads the input when the stream has passed what came before; a device reads it in the
+ * stream's order, and the host what it has found. */
+static lierne_status begin_control(lierne_delta *d, void *out, const void *in) {
     void *stream = d->control.stream;
-    void *packed = d->control.change ? d->control.sent.now : d->control.staged;
-    LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], packed, in, stream));
+    if (d->control.change) {
+        LIERNE_TRY(
+            lierne_plan_forward(d->plans[LIERNE_DELTA_PACKING], d->control.sent.now, in, stream));
+        LIERNE_TRY(lierne_delta_find_changes(d));
+    } else {
+        LIERNE_TRY(lierne_delta_wait_stream(d));
+        lierne_delta_encode(d, in);
+    }
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, stream));
-    LIERNE_TRY(d->control.change ? lierne_delta_find_changes(d) : LIERNE_OK);
     LIERNE_TRY(lierne_delta_wait_stream(d));
-    lierne_delta_encode(d, d->control.staged);
+    if (d->control.change) {
+        lierne_delta_encode(d, in);
+    }
     return lierne_delta_exchange_control(d);
 }
 
@@ -237,7 +236,7 @@ static lierne_status send_changes(lierne_delta *d, void *out, const void *in) {
                                       .memory_bytes = d->report.memory_bytes};
     d->out = out;
     if (d->control.used) {
-        return send_staged(d, out, in);
+        return begin_control(d, out, in);
     }
     lierne_delta_encode(d, in);
     LIERNE_TRY(lierne_plan_forward(d->plans[LIERNE_DELTA_COPIES], out, in, NULL));

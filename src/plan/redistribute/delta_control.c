@@ -1,8 +1,7 @@
 /* A delta where plans cannot carry it: in memory that the host does not work on, on streams, and
- * over transports without match ids. The plan's elements are packed into memory of the host, which
- * compares and encodes them, or a device finds what changed (delta_device.c); control messages
- * carry versions and changes, and no transport is touched, so that none is exempt. All of it waits
- * for the stream. */
+ * over transports without match ids. A device finds what changed in its own memory
+ * (delta_device.c); control messages carry versions and changes, and no transport is touched, so
+ * that none is exempt. All of it waits for the stream. */
 #include "plan/redistribute/changes.h"
 #include "plan/redistribute/delta_plans.h"
 #include "runtime/execute/stream.h"
@@ -16,14 +15,6 @@ static size_t words_of(int64_t bytes) {
 }
 
 /* --- memory ------------------------------------------------------------------------------- */
-
-static lierne_status open_staging(lierne_delta *d) {
-    size_t size = d->element * d->per, sent = (size_t)d->sends.first[d->sends.n] * size;
-    size_t received = (size_t)d->recvs.first[d->recvs.n] * size;
-    d->report.memory_bytes += (int64_t)(sent + received);
-    LIERNE_TRY(lierne_delta_alloc_host(&d->control.staged, d, sent));
-    return lierne_delta_alloc_host(&d->control.arrived, d, received);
-}
 
 lierne_status lierne_delta_open_control(lierne_delta *d) {
     const lierne_stream_driver *driver = d->context->stream_driver;
@@ -41,7 +32,7 @@ lierne_status lierne_delta_open_control(lierne_delta *d) {
     LIERNE_TRY(lierne_alloc(&c->messages, most + 1, sizeof *c->messages));
     LIERNE_TRY(lierne_alloc(&c->own, c->words + 1, WORD));
     d->report.memory_bytes += (int64_t)(c->words * WORD);
-    LIERNE_TRY(c->change ? lierne_delta_open_device(d) : open_staging(d));
+    LIERNE_TRY(c->change ? lierne_delta_open_device(d) : LIERNE_OK);
     return driver ? driver->event_create(&c->event) : LIERNE_OK;
 }
 
@@ -54,8 +45,6 @@ void lierne_delta_close_control(lierne_delta *d) {
     if (c->own) {
         lierne_context_free_message_memory(d->context, c->own);
     }
-    lierne_delta_free_host(d, c->staged);
-    lierne_delta_free_host(d, c->arrived);
     lierne_delta_close_device(d);
 }
 

@@ -7,13 +7,13 @@
 #include "plan/redistribute/delta_plans.h"
 
 /* Memory that the host and the plan's memory kind read and write. */
-lierne_status lierne_delta_alloc_host(void **out, const lierne_delta *d, size_t bytes) {
+static lierne_status alloc_host(void **out, const lierne_delta *d, size_t bytes) {
     return d->context->memory->alloc_host
                ? lierne_context_alloc_kept(out, d->context, bytes + 1, true)
                : lierne_alloc(out, bytes + 1, 1);
 }
 
-void lierne_delta_free_host(const lierne_delta *d, void *memory) {
+static void free_host(const lierne_delta *d, void *memory) {
     if (memory && d->context->memory->alloc_host) {
         lierne_context_free_kept(d->context, memory, true, d->context->dead == LIERNE_OK);
     } else {
@@ -60,8 +60,8 @@ static lierne_status open_pieces(lierne_delta_pieces *p, lierne_delta *d,
     size_t bytes = (size_t)h->first[h->n] * d->element * d->per;
     cut(p, d, h);
     size_t table = (size_t)p->n * sizeof(lierne_change_piece);
-    LIERNE_TRY(lierne_delta_alloc_host(&p->pieces, d, table));
-    LIERNE_TRY(lierne_delta_alloc_host(&p->slots, d, p->slot_bytes));
+    LIERNE_TRY(alloc_host(&p->pieces, d, table));
+    LIERNE_TRY(alloc_host(&p->slots, d, p->slot_bytes));
     LIERNE_TRY(lierne_context_alloc_kept(&p->now, d->context, bytes + 1, false));
     if (sends) {
         LIERNE_TRY(lierne_context_alloc_kept(&p->last, d->context, bytes + 1, false));
@@ -80,8 +80,8 @@ lierne_status lierne_delta_open_device(lierne_delta *d) {
 static void close_pieces(lierne_delta_pieces *p, const lierne_delta *d) {
     bool quiet = d->context->dead == LIERNE_OK || !d->context->memory->free_waits;
     void *const kept[] = {p->now, p->last};
-    lierne_delta_free_host(d, p->pieces);
-    lierne_delta_free_host(d, p->slots);
+    free_host(d, p->pieces);
+    free_host(d, p->slots);
     for (int i = 0; i < 2; i++) {
         if (kept[i]) {
             lierne_context_free_kept(d->context, kept[i], false, quiet);

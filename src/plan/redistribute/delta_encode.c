@@ -61,9 +61,7 @@ static size_t encode_elements(lierne_delta *d, size_t number, const void *in, bo
     size_t size = d->element * d->per;
     int64_t n = h->first[number + 1] - h->first[number];
     int64_t most = (int64_t)(LIERNE_CHANGES_PIECE / size);
-    const lierne_block staged = lierne_block_range(h->first[number], n);
-    const lierne_block *blocks =
-        d->control.used ? &staged : lierne_delta_stage(d->of)->sends.at[number].blocks.at;
+    const lierne_block *blocks = lierne_delta_stage(d->of)->sends.at[number].blocks.at;
     message m = {.d = d, .now.blocks = blocks, .before.blocks = blocks};
     unsigned char *start = (unsigned char *)h->bytes + h->at[number], *to = start;
     m.kept = h->packed ? h->packed + (size_t)h->first[number] * size : NULL;

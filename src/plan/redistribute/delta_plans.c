@@ -286,6 +286,9 @@ lierne_status lierne_delta_create_plans(lierne_delta *d, lierne_status status) {
     LIERNE_TRY(create_versions(d));
     LIERNE_TRY(create_plan(d, status, &parts[0]));
     LIERNE_TRY(create_plan(d, status, &parts[1]));
-    LIERNE_TRY(create_plan(d, status, d->control.used ? &packing : &parts[2]));
-    return d->control.used ? LIERNE_OK : create_plan(d, status, &parts[3]);
+    if (d->control.used) {
+        return d->control.change ? create_plan(d, status, &packing) : LIERNE_OK;
+    }
+    LIERNE_TRY(create_plan(d, status, &parts[2]));
+    return create_plan(d, status, &parts[3]);
 }

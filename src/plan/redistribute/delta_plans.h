@@ -42,15 +42,13 @@ typedef struct lierne_delta_pieces {
     void *pieces, *slots, *now, *last;
 } lierne_delta_pieces;
 
-/* Where plans cannot carry a delta (delta_control.c); staged, arrived: the elements that are sent
- * and that came, which the host and the plan's memory kind read and write, unless that kind finds
- * and makes changes itself. */
+/* Where plans cannot carry a delta (delta_control.c). */
 typedef struct lierne_delta_control {
     bool used;
     void *stream; /* of the next call */
     void *event;
-    void *staged, *arrived;
-    lierne_status (*change)(const lierne_change_call *call, bool make, void *stream); /* or NULL */
+    lierne_status (*change)(const lierne_change_call *call, bool make,
+                            void *stream); /* NULL where the host finds and makes changes */
     lierne_delta_pieces sent, received;
     lierne_control_message *messages;
     int64_t *own; /* that is sent, at most so many words */
@@ -86,7 +84,7 @@ enum {
     LIERNE_DELTA_UNPACKING,
     LIERNE_DELTA_HEADERS,
     LIERNE_DELTA_PAYLOAD,
-    LIERNE_DELTA_PACKING = LIERNE_DELTA_HEADERS /* where control messages carry it */
+    LIERNE_DELTA_PACKING = LIERNE_DELTA_HEADERS /* of a device */
 };
 
 /* Memory, for a plan that is idle. Errors: INVALID, UNSUPPORTED, NO_MEMORY; what was made is to be
@@ -116,10 +114,7 @@ lierne_status lierne_delta_wait_stream(const lierne_delta *delta);
 /* Collective: what each rank says; headers and bytes of all messages. Errors kill the context. */
 lierne_status lierne_delta_tell_all(lierne_delta *delta, const int64_t *mine);
 lierne_status lierne_delta_exchange_control(lierne_delta *delta);
-/* delta_device.c. Memory that the host and the plan's memory kind read and write. */
-lierne_status lierne_delta_alloc_host(void **out, const lierne_delta *delta, size_t bytes);
-void lierne_delta_free_host(const lierne_delta *delta, void *memory);
-/* Whether a rank has what was sent last, so that it needs changes only. */
+/* delta_device.c. Whether a rank has what was sent last, so that it needs changes only. */
 bool lierne_delta_has_last(const lierne_delta *delta, int peer);
 /* Where the plan's memory kind finds and makes changes: opens its pieces; to be
  * closed in any case. */

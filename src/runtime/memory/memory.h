@@ -51,7 +51,8 @@ typedef struct lierne_memory {
     void (*discard)(lierne_program *program, void *stream);
     lierne_status (*launch)(const lierne_program *program, size_t launch,
                             const lierne_task_call *call, void *stream);
-    /* NULL, or enqueues what deltas do with pieces: finding what changed, or making it. */
+    /* NULL, which a kind with alloc_host never has, or enqueues what deltas do with pieces: finding
+     * what changed, or making it. */
     lierne_status (*change)(const lierne_change_call *call, bool make, void *stream);
 } lierne_memory;
 
