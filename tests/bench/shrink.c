@@ -2,23 +2,28 @@
  * others wait for it: times of the slowest rank, medians over rounds, from the kill to the error of
  * the waiting call, of lierne_context_shrink, and of lierne_plan_recreate on the ranks that are
  * left; and what both take of a rank's processor, which is all that many processes on few cores can
- * show. Then a simulated world of 1,024 ranks, of which a node of 8 is lost: what planning takes of
- * a rank's processor.
+ * show. Then a simulated world of 1,024 ranks, of which a node of 8 is lost: what agreeing on who
+ * is left, with a thread for each rank, and planning take of a rank's processor.
  *
- *   shrink [quick]
+ *   shrink [quick | simulated]
  *
- * quick is one round without times. Checks the targets: 20 ms for shrinking and planning on 8
- * processes, only where each has a core, and 100 ms of the processor for each of 1,024 ranks. */
+ * quick is one round on few ranks, simulated the last part alone. Checks the targets: 20 ms for
+ * shrinking and planning on 8 processes, only where each has a core, and 100 ms of the processor
+ * for each of 1,024 ranks. */
 #include "bench/checks.h"
 #include "layouts.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "node_jobs.h"
+#include "runtime/control/processes.h"
+#include "runtime/control/survivors.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,6 +148,13 @@ static void print(int world, const double ms[FIGURES]) {
 
 /* --- a simulated world --- */
 
+enum { LOST = 8, FIRST_LOST = 16, MOST_RANKS = 1024 };
+
+/* The ranks of one node, the third of 8 each. */
+static bool is_lost(int rank) {
+    return rank >= FIRST_LOST && rank < FIRST_LOST + LOST;
+}
+
 /* Weights of a model, cut by tp and dp, go to an engine that cuts them by tp alone. */
 static lierne_layout *weights(int tp, int dp, bool cut) {
     const mesh dims = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {tp, dp}};
@@ -176,9 +188,8 @@ static bool go_on(lierne_context *context, const lierne_plan *old, const lierne_
     return good;
 }
 
-/* Milliseconds of the processor per rank; the ranks of one node, the third of 8 each, are lost. */
+/* Milliseconds of the processor per rank. */
 static double simulate(int world) {
-    enum { NODE = 8, FIRST = 16, MOST_RANKS = 1024 };
     int former[MOST_RANKS], n = 0;
     lierne_sim *first, *second;
     lierne_plan *old = NULL, *plan;
@@ -186,7 +197,7 @@ static double simulate(int world) {
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = before, .dst = all};
     for (int r = 0; r < world; r++) {
         former[n] = r;
-        n += r < FIRST || r >= FIRST + NODE;
+        n += !is_lost(r);
     }
     bool good = lierne_sim_create(&first, world, NULL) == LIERNE_OK &&
                 lierne_sim_create(&second, n, NULL) == LIERNE_OK;
@@ -208,27 +219,94 @@ static double simulate(int world) {
     return seconds / n * 1e3;
 }
 
-int main(int argc, char **argv) {
-    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
-    double ms[FIGURES], many[FIGURES];
-    times *shared = process_share(MANY * sizeof *shared);
-    measure(shared, WORLD, quick ? 1 : ROUNDS, ms);
-    if (quick) {
-        simulate(64);
-        return process_counts();
+/* A rank that is left agrees with the others, on memory that they share. */
+typedef struct agreement {
+    lierne_survivors survivors;
+    pthread_t thread;
+    double seconds; /* of the processor */
+    bool good;
+} agreement;
+
+static void *agree(void *own) {
+    agreement *a = own;
+    lierne_survivors *s = &a->survivors;
+    double start = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    a->good = lierne_survivors_begin(s, 60) == LIERNE_OK && lierne_survivors_list(s) == LIERNE_OK &&
+              s->count == s->world - LOST && s->list[FIRST_LOST] == FIRST_LOST + LOST &&
+              lierne_survivors_decide(s, LIERNE_OK) == LIERNE_OK;
+    a->seconds = seconds_of(CLOCK_THREAD_CPUTIME_ID) - start;
+    lierne_survivors_end(s);
+    return NULL;
+}
+
+/* Milliseconds of the busiest rank's processor. A rank looks for the ends of all other processes,
+ * of which those that are lost have ended. */
+static double simulate_agreement(int world) {
+    static agreement all[MOST_RANKS];
+    static int flag[MOST_RANKS], watches[MOST_RANKS];
+    const lierne_members members = {.world = world, .count = world};
+    int opened = lierne_abort_flags_open(world), own = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    lierne_abort_flags *flags = lierne_abort_flags_map((uint64_t)getpid(), opened, world, 0);
+    double most = 0;
+    CHECK(flags && own >= 0, "flags of %d ranks", world);
+    for (int r = 0; r < world; r++) {
+        flag[r] = r;
+        watches[r] = is_lost(r) ? LIERNE_ENDED : own;
+        all[r].survivors = (lierne_survivors){.flags = flags,
+                                              .flag = flag,
+                                              .watches = watches,
+                                              .members = &members,
+                                              .rank = r,
+                                              .world = world};
     }
+    for (int r = 0; r < world; r++) {
+        CHECK(is_lost(r) || pthread_create(&all[r].thread, NULL, agree, &all[r]) == 0, "rank %d",
+              r);
+    }
+    for (int r = 0; r < world; r++) {
+        CHECK(is_lost(r) || (pthread_join(all[r].thread, NULL) == 0 && all[r].good), "rank %d", r);
+        most = all[r].seconds > most ? all[r].seconds : most;
+    }
+    lierne_abort_flags_unmap(flags);
+    close(opened);
+    close(own);
+    return most * 1e3;
+}
+
+static void measure_simulated(int world) {
+    double planned = simulate(world), agreed = simulate_agreement(world);
+    printf("%d of %d simulated ranks are lost: %.2f ms of the busiest rank's processor to agree on "
+           "who is left, %.2f ms of each to plan again, to find what is lost and to plan what "
+           "survives\n",
+           LOST, world, agreed, planned);
+    CHECK(agreed + planned < 100, "%g ms", agreed + planned);
+}
+
+static void measure_processes(void) {
+    times *shared = process_share(MANY * sizeof *shared);
+    double ms[FIGURES];
+    measure(shared, WORLD, ROUNDS, ms);
     print(WORLD, ms);
     CHECK(sysconf(_SC_NPROCESSORS_ONLN) < WORLD || ms[SHRUNK] + ms[PLANNED] < 20, "%g ms",
           ms[SHRUNK] + ms[PLANNED]);
     for (int world = 32; world <= MANY; world *= 2) {
-        measure(shared, world, 3, many);
-        print(world, many);
+        measure(shared, world, 3, ms);
+        print(world, ms);
     }
-    double planned = simulate(1024);
-    printf(
-        "8 of 1,024 simulated ranks are lost: %.2f ms of each rank's processor to plan again, to "
-        "find what is lost and to plan what survives\n",
-        planned);
-    CHECK(planned < 100, "%g ms", planned);
+}
+
+int main(int argc, char **argv) {
+    const char *part = argc > 1 ? argv[1] : "";
+    if (strcmp(part, "quick") == 0) {
+        double ms[FIGURES];
+        measure(process_share(WORLD * sizeof(times)), WORLD, 1, ms);
+        simulate(64);
+        simulate_agreement(64);
+        return process_counts();
+    }
+    if (strcmp(part, "simulated") != 0) {
+        measure_processes();
+    }
+    measure_simulated(MOST_RANKS);
     return process_counts();
 }

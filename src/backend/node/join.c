@@ -25,6 +25,7 @@
 #define TRY_EVERY 0.01              /* and at most */
 #define GUESTS    32                /* connections that have not said who they are */
 #define PATIENCE  1.0               /* seconds that a guest has for it; a rank connects again */
+#define CHECKED   32                /* ranks that a look checks, so that n looks take no n * n */
 
 /* What both ends say first. */
 typedef struct hello {
@@ -53,7 +54,8 @@ typedef struct joining {
     guest guests[GUESTS];
     long silent; /* guests that have not said who they are in time, and the last one's process */
     int silent_process;
-    struct pollfd *polled;
+    int checked;           /* ranks checked so far: a look goes on there */
+    struct pollfd *polled; /* the listener, guests, answers */
     lierne_deadline deadline;
     double next_try;
     double try_after; /* seconds */
@@ -302,7 +304,7 @@ static lierne_status reach_lower_ranks(joining *j) {
         if (!j->joined[r] && g->socket < 0 && tries) {
             LIERNE_TRY(connect_to(j, r));
         }
-        if (g->socket >= 0 && read_hello(j, g)) {
+        if (g->socket >= 0 && j->polled[1 + GUESTS + r].revents && read_hello(j, g)) {
             LIERNE_TRY(take_answer(j, r));
         }
     }
@@ -311,20 +313,26 @@ static lierne_status reach_lower_ranks(joining *j) {
 
 /* Whoever has joined and leaves again has failed, and so has one that can never join. What it sends
  * already stays for later. */
-static lierne_status check_joined(const joining *j) {
-    for (int r = 0; r < j->mesh->world; r++) {
-        struct pollfd end = {.fd = j->mesh->sockets[r], .events = POLLRDHUP};
-        if (j->joined[r] && poll(&end, 1, 0) > 0 && (end.revents & (POLLRDHUP | POLLHUP))) {
-            return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
-                               "rank %d of job '%.100s' ended, or failed, while rank %d waited for "
-                               "the others",
-                               r, j->name, j->mesh->rank);
-        }
-        if (r != j->mesh->rank && !j->joined[r] && j->mesh->lost &&
-            j->mesh->lost(j->mesh->lost_user, r)) {
-            return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
-                               "the process of rank %d of job '%.100s' has ended", r, j->name);
-        }
+static lierne_status check_rank(const joining *j, int rank) {
+    const lierne_mesh *mesh = j->mesh;
+    struct pollfd end = {.fd = mesh->sockets[rank], .events = POLLRDHUP};
+    if (j->joined[rank] && poll(&end, 1, 0) > 0 && (end.revents & (POLLRDHUP | POLLHUP))) {
+        return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
+                           "rank %d of job '%.100s' ended, or failed, while rank %d waited for the "
+                           "others",
+                           rank, j->name, mesh->rank);
+    }
+    if (rank != mesh->rank && !j->joined[rank] && mesh->lost && mesh->lost(mesh->lost_user, rank)) {
+        return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
+                           "the process of rank %d of job '%.100s' has ended", rank, j->name);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_ranks(joining *j) {
+    int n = j->mesh->world < CHECKED ? j->mesh->world : CHECKED;
+    for (int i = 0; i < n; i++, j->checked++) {
+        LIERNE_TRY(check_rank(j, j->checked % j->mesh->world));
     }
     return LIERNE_OK;
 }
@@ -381,7 +389,7 @@ static lierne_status meet(joining *j) {
         if (all_joined(j)) {
             return LIERNE_OK;
         }
-        LIERNE_TRY(check_joined(j));
+        LIERNE_TRY(check_ranks(j));
         if (lierne_deadline_passed(&j->deadline, lierne_now())) {
             return time_out(j);
         }

@@ -13,10 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GONE      INT64_MAX /* as an attempt: of a rank whose process ended */
-#define AGAIN     0         /* outcomes: there is a next attempt, */
-#define DONE      1         /* none because all went well; or a status */
-#define SLEEP_FOR 50000     /* nanoseconds between looks */
+#define GONE    INT64_MAX /* as an attempt: of a rank whose process ended */
+#define AGAIN   0         /* outcomes: there is a next attempt, */
+#define DONE    1         /* none because all went well; or a status */
+#define SLEEP   50e-6     /* seconds between looks: at least, */
+#define LONGEST 0.005     /* at most, and else */
+#define SHARE   0.03      /* of the time waited so far, so that long waits take few looks */
 
 /* A word says of which attempt it is, above a status or one of the outcomes. */
 static int64_t word_of(int attempt, int code) {
@@ -74,8 +76,11 @@ static void propose(const lierne_survivors *s, int code) {
                                    word_of(s->attempt, code));
 }
 
-static void pause_a_moment(void) {
-    nanosleep(&(struct timespec){.tv_nsec = SLEEP_FOR}, NULL);
+/* since: when the wait began. */
+static void pause_a_moment(double since) {
+    double seconds = SHARE * (lierne_now() - since);
+    seconds = seconds < SLEEP ? SLEEP : seconds > LONGEST ? LONGEST : seconds;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
 }
 
 /* Whether it is known that a rank takes part, or that it never will. */
@@ -88,14 +93,13 @@ static bool is_known(const lierne_survivors *s, int rank) {
     return arrived >= s->attempt;
 }
 
-/* The lowest rank of which it is not known, or -1. */
-static int find_missing(const lierne_survivors *s) {
-    for (int r = 0; r < s->world; r++) {
-        if (!is_known(s, r)) {
-            return r;
-        }
+/* The lowest rank of which it is not known, or -1. What is known of an attempt stays so: a look
+ * goes on where the last one stopped, or all looks of a world of n would take n * n. */
+static int find_missing(lierne_survivors *s) {
+    while (s->seen < s->world && is_known(s, s->seen)) {
+        s->seen++;
     }
-    return -1;
+    return s->seen < s->world ? s->seen : -1;
 }
 
 /* The error of the attempt. mine: what this rank said, whose message is the thread's. */
@@ -115,7 +119,9 @@ static lierne_status fail(const lierne_survivors *s, int code, lierne_status min
 
 lierne_status lierne_survivors_list(lierne_survivors *s) {
     int code, missing;
+    double since = lierne_now();
     s->attempt++;
+    s->seen = 0;
     atomic_store(&words_of(s, s->rank)->arrived, s->attempt);
     while ((missing = find_missing(s)) >= 0) {
         if (is_decided(s, &code)) {
@@ -124,7 +130,7 @@ lierne_status lierne_survivors_list(lierne_survivors *s) {
         if (lierne_deadline_passed(&s->deadline, lierne_now())) {
             propose(s, LIERNE_ERR_TIMEOUT);
         } else {
-            pause_a_moment();
+            pause_a_moment(since);
         }
     }
     s->count = 0;
@@ -149,35 +155,43 @@ bool lierne_survivors_lost(const lierne_survivors *s, int index) {
            (has_said(s, rank, &code) && code != LIERNE_OK);
 }
 
-/* What the results so far say: whether there is an outcome, and which. A rank that failed is lost
- * to the others, whose error is then PEER_FAILED, so an error of another kind is the reason. */
-static bool judge(const lierne_survivors *s, int *outcome, int *waits_for) {
-    int first = DONE, code;
+/* The lowest rank of the list that runs and has said nothing, or -1. */
+static int find_silent(lierne_survivors *s) {
+    int code;
+    while (s->seen < s->count && (has_said(s, s->list[s->seen], &code) ||
+                                  lierne_process_ended(s->watches[s->list[s->seen]]))) {
+        s->seen++;
+    }
+    return s->seen < s->count ? s->list[s->seen] : -1;
+}
+
+/* The outcome that all results have together. A rank that failed is lost to the others, whose
+ * error is then PEER_FAILED, so an error of another kind is the reason. */
+static int judge(const lierne_survivors *s) {
+    int first = DONE;
     bool ended = false, peer_failed = false;
-    *waits_for = -1;
     for (int i = 0; i < s->count; i++) {
-        int rank = s->list[i];
-        bool said = has_said(s, rank, &code), gone = lierne_process_ended(s->watches[rank]);
-        code = said ? code : LIERNE_OK;
-        ended = ended || gone;
+        int code;
+        code = has_said(s, s->list[i], &code) ? code : LIERNE_OK;
+        ended = ended || lierne_process_ended(s->watches[s->list[i]]);
         peer_failed = peer_failed || code == LIERNE_ERR_PEER_FAILED;
         first = first == DONE && code != LIERNE_OK && code != LIERNE_ERR_PEER_FAILED ? code : first;
-        *waits_for = *waits_for < 0 && !said && !gone ? rank : *waits_for;
     }
-    *outcome = ended || (peer_failed && first == DONE) ? AGAIN : first;
-    return *waits_for < 0;
+    return ended || (peer_failed && first == DONE) ? AGAIN : first;
 }
 
 lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine) {
-    int code, outcome, waits_for = -1;
+    int code, waits_for = -1;
+    double since = lierne_now();
+    s->seen = 0;
     atomic_store(&words_of(s, s->rank)->result, word_of(s->attempt, mine));
     while (!is_decided(s, &code)) {
         if (lierne_deadline_passed(&s->deadline, lierne_now())) {
             propose(s, LIERNE_ERR_TIMEOUT);
-        } else if (judge(s, &outcome, &waits_for)) {
-            propose(s, outcome);
+        } else if ((waits_for = find_silent(s)) < 0) {
+            propose(s, judge(s));
         } else {
-            pause_a_moment();
+            pause_a_moment(since);
         }
     }
     if (code == AGAIN) {

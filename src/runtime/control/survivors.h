@@ -22,6 +22,7 @@ typedef struct lierne_survivors {
     lierne_deadline deadline;
     int *list; /* of the attempt: ranks that are left, ascending */
     int count;
+    int seen; /* ranks, or places in the list, that the attempt need not wait for any more */
 } lierne_survivors;
 
 /* Begins to take part, with a deadline for all attempts together. Errors: NO_MEMORY. */
