@@ -30,7 +30,7 @@ from lierne._library import arguments, call, ffi, lib, sized
 from lierne._types import DType, DeviceMesh, Direction, Integers, Shape, Shapes
 from lierne.context import Dropped
 from lierne.plan import direction_of
-from lierne.torch._program import Program
+from lierne.torch._program import Program, writes_all
 from lierne.torch._route import TURNS, Execution
 from lierne.torch._store import StoreCalls
 
@@ -173,7 +173,7 @@ class Operation:
         self._shares, self._version = _shares_forward(plan, self.routed), None
         self.group = getattr(context, "group", group)
         self._tag = self._first_tag = _tag_of(plan, context)
-        self.dtype, self._shapes, self._programs = plan.dtype, {}, {}
+        self.dtype, self._shapes, self._programs, self._writes_all = plan.dtype, {}, {}, {}
         self._retyped, self._row_shape = {}, _row_shape_of(plan) if context is not None else None
         self.fill: float = 0  # what the forward's output holds where the plan writes nothing
         self.blocks: typing.Any = None  # of outputs of a plan that writes all of them, both ways, on the host
@@ -227,6 +227,7 @@ class Operation:
     def updated(self) -> None:
         """Forgets shapes and routes: to be called after the plan was updated."""
         self._shapes, self._programs, self._retyped = {}, {}, {}
+        self._writes_all = {0: False, 1: False}  # to find out takes longer than to fill what is updated often
         described = getattr(self.plan, "described", None)
         if described is not None:  # messages of another description are never taken for these
             self._tag = zlib.crc32(repr((self._first_tag, described)).encode()) >> 2 << 1
@@ -250,7 +251,8 @@ class Operation:
     def _prepare(self, tensor, adjoint):
         """What an execution reads, and the shape of its output, after what was dropped has ended."""
         self._check_usable()
-        self._owner._end_dropped()
+        if self._owner._dropped:
+            self._owner._end_dropped()
         return self._source(tensor, adjoint)
 
     def _source(self, tensor, adjoint):
@@ -270,9 +272,14 @@ class Operation:
                         None if source.is_cuda else out)
 
     def _new_output(self, source, shape, adjoint):
-        if source.is_cuda or self.blocks is None:
-            return source.new_full(shape, 0 if adjoint else self.fill)
-        return self.blocks.new_empty(shape, source.dtype)
+        if self.blocks is not None and not source.is_cuda:
+            return self.blocks.new_empty(shape, source.dtype)
+        direction = int(adjoint)
+        if direction not in self._writes_all:
+            self._writes_all[direction] = writes_all(self.plan.route(direction))
+        if self._writes_all[direction]:
+            return source.new_empty(shape)
+        return source.new_full(shape, 0 if adjoint else self.fill)
 
     def _check_usable(self):
         """Raises where the context is closed, or dead."""
@@ -290,7 +297,7 @@ class Operation:
         self._begun[direction] += 1
         self._owner.begun = getattr(self._owner, "begun", 0) + 1
         return Execution(lambda: self._name_call(direction, number), program, source,
-                         program.new_output(source, shape, 0 if direction else self.fill),
+                         lambda: program.new_output(source, shape, 0 if direction else self.fill),
                          self._tag + direction + 2 * (number % TURNS))
 
     def _start_routed(self, source, shape, direction):

@@ -36,7 +36,7 @@ class _Piece:
     def flat(self, buffers):
         """The elements of one that is a run."""
         buffer, (offset, n) = buffers[self.buffer], self.run
-        return buffer if n == buffer.numel() else buffer.narrow(0, offset, n)
+        return buffer if n == buffer.numel() else buffer[offset:offset + n]
 
     def view(self, buffers):
         """Its elements without an index list; of one with a list, all rows that it could name."""
@@ -96,6 +96,9 @@ class _Operation:
     def execute(self, buffers):
         if self._flat:
             to = self.to.flat(buffers)
+            if self._copies:
+                to.copy_(self._sources[0].flat(buffers))
+                return
             values = self._combine([piece.flat(buffers) for piece in self._sources], to)
             if values is not to:
                 to.copy_(values)
@@ -129,9 +132,22 @@ def _canonical(total):
     return total
 
 
+def writes_all(route):
+    """Whether an execution of a route writes every element of the output, whatever was there before."""
+    written = torch.zeros(route.elements[OUT], dtype=torch.bool)
+    for stage in route.stages:
+        blocks = [(message.buffer, block) for message in stage.recvs for block in message.blocks]
+        blocks += [(op.to.buffer, op.to.block) for op in (*stage.copies, *stage.sums)]
+        for buffer, block in blocks:
+            if buffer == OUT:
+                _Piece(buffer, block).write({OUT: written}, torch.ones((), dtype=torch.bool))
+    return not route.accumulates and bool(written.all())
+
+
 class _Message:
-    def __init__(self, message):
+    def __init__(self, message, group):
         self.peer, self.buffer, self._elements = message.peer, message.buffer, message.elements
+        self.place = dist.get_group_rank(group, message.peer)
         self.pieces = [_Piece(message.buffer, block) for block in message.blocks]
         self.in_place = len(self.pieces) == 1 and self.pieces[0].run is not None
 
@@ -155,34 +171,21 @@ class _Message:
 
 
 class _Stage:
-    def __init__(self, stage, accumulates, place_of):
-        self.recvs = [_Message(message) for message in stage.recvs]
-        self.sends = [_Message(message) for message in stage.sends]
+    def __init__(self, stage, accumulates, group):
+        self.recvs = [_Message(message, group) for message in stage.recvs]
+        self.sends = [_Message(message, group) for message in stage.sends]
         self.copies, self.sums = ([_Operation(op, accumulates) for op in operations]
                                   for operations in (stage.copies, stage.sums))
-        self.peers = [message.peer for message in (*self.recvs, *self.sends)]
-        self.places = [place_of(peer) for peer in self.peers]  # in the process group
+        self.peers = [message.peer for message in (*self.sends, *self.recvs)]
 
 
 class Program:
     """A prepared route; group: the process group that moves it, None for the default one."""
 
     def __init__(self, route, group):
-        self.rank, self.group, self.scratch = route.rank, group, route.elements[SCRATCH]
-        members = group or dist.group.WORLD
-        self.stages = [_Stage(stage, route.accumulates, lambda peer: dist.get_group_rank(members, peer))
-                       for stage in route.stages]
-        self._writes_all = not route.accumulates and self._covers(route.elements[OUT])
-
-    def _covers(self, elements):
-        """Whether every element of the output is written."""
-        written = torch.zeros(elements, dtype=torch.bool)
-        for stage in self.stages:
-            for piece in ([piece for message in stage.recvs for piece in message.pieces] +
-                          [op.to for op in stage.copies + stage.sums]):
-                if piece.buffer == OUT:
-                    piece.write({OUT: written}, torch.ones((), dtype=torch.bool))
-        return bool(written.all())
+        self.rank, self.group, self.scratch = route.rank, group or dist.group.WORLD, route.elements[SCRATCH]
+        self.stages = [_Stage(stage, route.accumulates, self.group) for stage in route.stages]
+        self._writes_all = writes_all(route)
 
     def new_output(self, source, shape, fill):
         """Memory for the output, which holds `fill` where the route writes nothing."""

@@ -33,42 +33,49 @@ def _ended(work):
 class Execution:
     """One execution of a Program in flight. Its constructor posts the first stage; finish() does the
     rest. Executions of one group are begun in one order and finished in that order, on all ranks.
-    name: a function that gives it, for messages."""
+    name and new_target: functions that give it, for messages, and memory for the output."""
 
-    def __init__(self, name, program, source, target, tag):
-        self.buffers = {IN: source if source.dim() == 1 else source.reshape(-1),
-                        OUT: target if target.dim() == 1 else target.reshape(-1)}
+    def __init__(self, name, program, source, new_target, tag):
+        self.buffers = {IN: source if source.dim() == 1 else source.reshape(-1)}
+        self.name, self.program, self.tag = name, program, tag
+        self.on_host, self.stage, self.works = source.is_cpu, 0, []
+        if program.stages:
+            self._send()
+        self.target = target = new_target()
+        self.buffers[OUT] = target if target.dim() == 1 else target.reshape(-1)
         if program.scratch:
             self.buffers[SCRATCH] = source.new_empty(program.scratch)
-        self.name, self.program, self.target, self.tag = name, program, target, tag
-        self.stage = 0
-        self._post()
+        if program.stages:
+            self._receive()
 
-    def _post(self):
-        """Posts the messages of the current stage, then makes its copies while they are in flight."""
-        if self.stage == len(self.program.stages):
-            return
-        stage = self.program.stages[self.stage]
-        # Both kept until they end.
-        self.receives = [message.landing(self.buffers) for message in stage.recvs]
-        self.sends = [message.packed(self.buffers) for message in stage.sends]
-        self.works = self._begin(stage, (self.tag + 2 * TURNS * self.stage) % 2**31) if stage.peers else ()
+    def _send(self):
+        """Posts the sends of the current stage, on the host one by one, without what torch does to find out that
+        these need no batch. They come before all else that can wait: a peer sleeps until they are there. A long
+        exchange takes half the time where the receiver asks for what was sent, and gloo's own thread writes it."""
+        program, buffers = self.program, self.buffers
+        stage = program.stages[self.stage]
+        self.stage_tag = (self.tag + 2 * TURNS * self.stage) % 2**31
+        self.sends = [message.packed(buffers) for message in stage.sends]  # kept until they end
+        if self.on_host:
+            self.works = [program.group.send([tensor], message.place, self.stage_tag)
+                          for tensor, message in zip(self.sends, stage.sends)]
+
+    def _receive(self):
+        """Posts the receives of the current stage, then makes its copies while all is in flight."""
+        program, buffers = self.program, self.buffers
+        stage = program.stages[self.stage]
+        self.receives = [message.landing(buffers) for message in stage.recvs]
+        if self.on_host:
+            self.works += [program.group.recv([tensor], message.place, self.stage_tag)
+                           for tensor, message in zip(self.receives, stage.recvs)]
+        elif stage.peers:
+            self.works = dist.batch_isend_irecv([
+                dist.P2POp(kind, tensor, message.peer, program.group, self.stage_tag)
+                for kind, tensors, messages in ((dist.isend, self.sends, stage.sends),
+                                                (dist.irecv, self.receives, stage.recvs))
+                for tensor, message in zip(tensors, messages)])
         for op in stage.copies:
-            op.execute(self.buffers)
-
-    def _begin(self, stage, tag):
-        """Posts the messages. On the host one by one, without what torch does to find out that these need
-        no batch: half of a short exchange."""
-        group, n = self.program.group, len(self.receives)
-        if self.target.device.type != "cpu":
-            ops = [dist.P2POp(dist.irecv, tensor, peer, group, tag)
-                   for tensor, peer in zip(self.receives, stage.peers)]
-            ops += [dist.P2POp(dist.isend, tensor, peer, group, tag)
-                    for tensor, peer in zip(self.sends, stage.peers[n:])]
-            return dist.batch_isend_irecv(ops)
-        group = group or dist.group.WORLD
-        return ([group.recv([tensor], place, tag) for tensor, place in zip(self.receives, stage.places)] +
-                [group.send([tensor], place, tag) for tensor, place in zip(self.sends, stage.places[n:])])
+            op.execute(buffers)
 
     def _wait(self, timeout):
         """Waits for the messages of the current stage. timeout: seconds, or None."""
@@ -97,7 +104,7 @@ class Execution:
         hangs on a stream. Raises errors.TimeoutError, and errors.TransportError for what
         torch.distributed raises."""
         while self.stage < len(self.program.stages):
-            self._wait(timeout if self.target.device.type == "cpu" else None)
+            self._wait(timeout if self.on_host else None)
             stage = self.program.stages[self.stage]
             for message, tensor in zip(stage.recvs, self.receives):
                 if not message.in_place:
@@ -105,5 +112,7 @@ class Execution:
             for op in stage.sums:
                 op.execute(self.buffers)
             self.stage += 1
-            self._post()
+            if self.stage < len(self.program.stages):
+                self._send()
+                self._receive()
         return self.target
