@@ -1,6 +1,8 @@
 """The backend of torch.distributed beside gloo: medians of collectives, in turns, and their ratio. In the same turns all
-ranks copy as many bytes as their results have: no way to fill these takes less time once no cache holds them.
-Usage: torchrun --nproc-per-node N tests/bench/backend.py [ROUNDS]"""
+ranks copy half as many bytes as a rank must read and write at least. That is the bound of memory: gloo's time over
+it is the most that a ratio can be once no cache holds the data.
+Usage: torchrun --nproc-per-node N tests/bench/backend.py [ROUNDS [MEBIBYTES,...]]"""
+import functools
 import statistics
 import sys
 import time
@@ -12,6 +14,8 @@ import lierne.torch.backend
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 21
 SIZES = [1 << 10, 8 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20]
+if len(sys.argv) > 2:
+    SIZES = [int(float(size) * (1 << 20)) for size in sys.argv[2].split(",")]
 
 
 def calls(nbytes):
@@ -25,9 +29,13 @@ def calls(nbytes):
                 "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, data, group=group),
                 "all_to_all": lambda: dist.all_to_all_single(out, data, group=group)}
 
-    copies = dict.fromkeys(("all_reduce", "all_gather", "all_to_all"), lambda: out.copy_(data))
-    copies["reduce_scatter"] = lambda: part.copy_(data[:count // n])
-    return data, {"gloo": of(dist.group.WORLD), "lierne": of(OWN), "copy": copies}
+    # Read and written, of the whole: all parts of one's own and one's own of all; then the others' parts.
+    moved = {"all_reduce": (1 + 1 / n) + 2 * (n - 1) / n, "all_gather": 2, "reduce_scatter": 1 + 1 / n, "all_to_all": 2}
+    bounds = {}
+    for what, times in moved.items():
+        source, target = (torch.empty(int(count * times / 2)).fill_(1) for _ in range(2))
+        bounds[what] = functools.partial(target.copy_, source)
+    return data, {"gloo": of(dist.group.WORLD), "lierne": of(OWN), "bound": bounds}
 
 
 def seconds(call):
@@ -59,14 +67,14 @@ def measure(data, table, what, rounds):
 def main():
     first = dist.get_rank() == 0
     if first:
-        print("ranks,collective,bytes,gloo us,lierne us,copy us,ratio")
+        print("ranks,collective,bytes,gloo us,lierne us,bound us,ratio,most")
     for nbytes in SIZES:
         data, table = calls(nbytes)
         for what in table["gloo"]:
             found = measure(data, table, what, ROUNDS if nbytes < 8 << 20 else ROUNDS // 3)
             if first:
                 print(dist.get_world_size(), what, nbytes, *(f"{found[name]:.0f}" for name in table),
-                      f"{found['gloo'] / found['lierne']:.2f}", sep=",", flush=True)
+                      f"{found['gloo'] / found['lierne']:.2f}", f"{found['gloo'] / found['bound']:.2f}", sep=",", flush=True)
     dist.destroy_process_group()
 
 

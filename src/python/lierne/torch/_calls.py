@@ -2,6 +2,7 @@
 and the plans of an endpoint."""
 import collections
 import datetime
+import sys
 import threading
 import uuid
 
@@ -14,6 +15,7 @@ from lierne._library import ffi, lib
 from lierne.torch._store import StoreCalls
 
 PLANS = 64  # of one endpoint, those last used
+PART, PARTS = 1 << 20, 8  # bytes per rank, and for how many ranks, of what is moved at once: about a core's cache
 
 
 class Pending(Work):
@@ -92,11 +94,12 @@ class Line:
 
     def __init__(self, name):
         self._name, self._waiting, self._busy, self._thread = name, collections.deque(), False, None
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # entered without a call of Python, unlike a condition
+        self._changed = threading.Condition(self._lock)
 
     def submit(self, work, now):
         """now: the caller waits for it, so its own thread may run it."""
-        with self._changed:
+        with self._lock:
             now = now and not self._busy and not self._waiting
             if now:
                 self._busy = True
@@ -116,13 +119,14 @@ class Line:
         self._changed.notify()
 
     def _free(self):
-        with self._changed:
+        with self._lock:
             self._busy = False
-            self._changed.notify()
+            if self._thread is not None:
+                self._changed.notify()
 
     def _work(self):
         while True:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._waiting and not self._busy)
                 work, self._busy = self._waiting.popleft(), True
             if work is None:
@@ -134,7 +138,7 @@ class Line:
     def close(self):
         """Ends the thread after what was submitted."""
         if self._thread is not None:
-            with self._changed:
+            with self._lock:
                 self._waiting.append(None)
                 self._changed.notify()
             self._thread.join()
@@ -148,10 +152,12 @@ class Endpoint:
         if rank == 0:
             store.set("name", uuid.uuid4().hex)
         name = "lierne/" + store.get("name").decode()
+        self._most = PART * min(nranks, PARTS)
         if len(set(hosts)) == 1:
             self.context = lierne.Context.node(rank, nranks, name, **options)
         else:
             nodes = [hosts.index(host) for host in hosts]
+            self._most = sys.maxsize  # a call over the store takes longer than its bytes
             self.context = lierne.Context.oob(rank, nranks, StoreCalls(store, rank, nranks), nodes=nodes, **options)
         self.line, self._plans = Line(name), collections.OrderedDict()
         self._scratch, self._part = None, (None, None)  # memory, and what the last call had of it
@@ -167,20 +173,37 @@ class Endpoint:
         return self._plans[key]
 
     def execute(self, plan, out, data):
-        if _overlap(out, data):  # as c10d allows where a part is the whole's
+        """out: None of a rank whose output is its input."""
+        if out is not None and _overlap(out, data):  # as c10d allows where a part is the whole's
             data = data.clone()
         self.context._call(lib.lierne_plan_forward, plan._alive(), _address(out), _address(data), ffi.NULL)
 
+    def in_parts(self, flat, plan_of):
+        """Executes plans of equally many elements in and out on parts of a tensor, whose results they become. Each is
+        copied into memory that the other ranks read in place, and its result is written while it is in the cache."""
+        count, most = flat.numel(), self._most // flat.element_size()
+        for first in range(0, count, most):
+            part = flat if count <= most else flat[first:first + most]
+            data = self.scratch(part, part.numel())
+            data.copy_(part)
+            self.execute(plan_of(part.numel()), part, data)
+
     def scratch(self, like, count):
-        """Memory for count elements, until the next call of the line."""
+        """Memory for count elements, which ranks of the node read in place, until the next call of the line."""
         key = count, like.dtype
         if self._part[0] == key:
             return self._part[1]
         nbytes = count * like.element_size()
         if self._scratch is None or self._scratch.numel() < nbytes:
-            self._scratch = torch.empty(nbytes, dtype=torch.uint8)
+            self._scratch = self._shown(1 << (nbytes - 1).bit_length())
         self._part = key, self._scratch[:nbytes].view(like.dtype)
         return self._part[1]
+
+    def _shown(self, nbytes):
+        """Memory that ends with the context: a traceback of a call that failed must not keep it, as it does an array."""
+        out = ffi.new("void **")
+        self.context._call_at_once(lib.lierne_context_alloc, out, self.context._handle, nbytes)
+        return torch.frombuffer(ffi.buffer(out[0], nbytes), dtype=torch.uint8)
 
     def close(self):
         self.line.close()
@@ -194,4 +217,6 @@ def _overlap(one, other):
 
 
 def _address(tensor):
+    if tensor is None:
+        return ffi.NULL
     return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() else NOWHERE

@@ -25,7 +25,6 @@ from torch._C._distributed_c10d import Backend, ReduceOp, Work
 import lierne
 from lierne.torch._calls import Endpoint, Line, Pending, Together
 
-SPLIT = 1 << 20  # bytes from which an all-reduce is a reduce-scatter and an all-gather
 Tensors, Lists = typing.List[torch.Tensor], typing.List[typing.List[torch.Tensor]]  # of one call
 _REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg", ReduceOp.MAX: "max", ReduceOp.MIN: "min",
                ReduceOp.PRODUCT: "prod"}
@@ -144,22 +143,9 @@ class LierneBackend(Backend):
     def _all_reduce(self, tensor, op):
         if op in _BITWISE:
             return _store(tensor, self._fold(_flat(tensor), op))
-        group = self._group
         flat, reduction = _reducible(tensor, op)
-        if flat.numel() * flat.element_size() >= SPLIT:
-            return self._all_reduce_parts(tensor, flat, reduction)
-        out = group.scratch(flat, flat.numel())
-        group.execute(group.plan(lierne.all_reduce, None, flat.numel(), flat.dtype, reduction=reduction), out, flat)
-        _store(tensor, out)
-
-    def _all_reduce_parts(self, tensor, flat, reduction):
-        """The same bits by two plans: then no output is copied into place."""
-        group, nranks = self._group, self.size()
-        counts = [flat.numel() // nranks + (rank < flat.numel() % nranks) for rank in range(nranks)]
-        part = group.scratch(flat, counts[self.rank()])
-        key = flat.numel(), flat.dtype, reduction
-        group.execute(group.plan(lierne.reduce_scatter, key, counts, flat.dtype, reduction=reduction), part, flat)
-        group.execute(group.plan(lierne.all_gather, key, counts, flat.dtype), flat, part)
+        self._group.in_parts(flat, lambda count: self._group.plan(lierne.all_reduce, None, count, flat.dtype,
+                                                                  reduction=reduction))
         _store(tensor, flat)
 
     def _fold(self, flat, op):
@@ -188,7 +174,7 @@ class LierneBackend(Backend):
         group, flat = self._group, _bytes(tensor)
         plan = group.plan(lierne.broadcast, None, flat.numel(), "bits8", root)
         if self.rank() == root:
-            return group.execute(plan, group.scratch(flat, flat.numel()), flat)
+            return group.execute(plan, None, flat)
         group.execute(plan, flat, flat[:0])
         _store(tensor, flat)
 
