@@ -95,11 +95,14 @@ inline create() {
     }
 }
 
-/* Looks at one rank after another, as the code does, and begins anew while one has not said. */
+#define heard(r) (!has(r) || said(r) || dead[r] || decided || late)
+
+/* Waits until all of the list have said how it went or have ended, and then looks at all of them.
+ * Both stay so: the code, which looks at one after another, sees what one look at all would. */
 inline judge() {
-    for (r : 0 .. RANKS - 1) {
-        atomic {
-            !has(r) || said(r) || dead[r] || decided || late ->
+    atomic {
+        heard(0) && heard(1) && heard(2) ->
+        for (r : 0 .. RANKS - 1) {
             if
             :: has(r) ->
                 peer = peer || (said(r) && result[r] % 4 == PEER_FAILED);
