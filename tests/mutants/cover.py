@@ -17,8 +17,8 @@ import sys
 import time
 
 FLAGS = "CFLAGS=-O1 --coverage -fprofile-update=prefer-atomic"
-SCRIPTS = "bad check hang import place route samples schedule set watch".split()
-NODE = "node/jobs node/shrink node/rounds node/refusals node/launchers ipc/ranks ipc/groups".split()
+SCRIPTS = "bad balance check draw hang import launch place plan route samples schedule set terminal watch".split()
+NODE = "node/jobs node/shrink node/rounds node/refusals node/launchers ipc/ranks ipc/groups ipc/rounds".split()
 MPI = {"known_answer": 4, "transport": 2, "arguments": 2, "failure": 2, "sparse_exchange": 3, "sparse": 3, "general": 4,
        "late_rank": 2, "timeout": 3, "groups": 3, "members": 4, "samples": 4, "collective": 4, "update": 3}
 LONGEST = 200  # seconds of a test; one that takes more is left out
@@ -32,14 +32,14 @@ def suites(build):
 
 def tests(build):
     """All tests, without times. {build} in a command is the folder that the programs are in."""
-    found = [Test(f"unit {suite}", ["unit"], f"{{build}}/unit --fail-fast --timeout 300 -j2 --filter '{suite}/*'", 0)
+    found = [Test(f"unit {suite}", ["unit"], f"{{build}}/unit --fail-fast --timeout 300 -j1 --filter '{suite}/*'", 0)
              for suite in suites(build)]
     for path in sorted(glob.glob("tests/golden/*.json")):
         name = os.path.basename(path)
         found.append(Test(f"golden {name}", ["golden"], f"d=$(mktemp -d) && ln -s $PWD/{path} $d && {{build}}/golden $d; "
                                                         "status=$?; rm -r $d; exit $status", 0))
     found += [Test(name, [f"tests/{name}"], f"{{build}}/tests/{name}", 0) for name in NODE]
-    found += [Test(f"mpi {name} {n}", [f"tests/mpi/{name}"], f"timeout 300 mpirun -n {n} {{build}}/tests/mpi/{name}", 0)
+    found += [Test(f"mpi {name} {n}", [f"tests/mpi/{name}"], f"timeout 300 mpirun --oversubscribe -n {n} {{build}}/tests/mpi/{name}", 0)
               for name, n in MPI.items()]
     found += [Test(f"cli {name}", ["lierne", "lierne-run"], f"bash tests/cli/test_{name}.sh {{build}}", 0)
               for name in SCRIPTS]

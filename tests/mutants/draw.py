@@ -3,23 +3,29 @@
 Each mutant changes one place: an arithmetic or comparing operator, a constant by one, a condition, two neighbouring
 arguments, or a statement that is dropped. Only lines that a test runs are changed (cover.py); mutants that do not
 compile, or compile to the same object, are drawn anew. The object alone is compiled, in front of the library of BUILD,
-which "make tests" made. The tests of its line run in the order of their time, for MOST seconds, until one fails or
-takes ten times as long as usual. The tree stays as it is. Prints a line per mutant, those that lived with their
-change: each needs a verdict, a test or a reason why it changes nothing.
+which "make tests" made. The tests of its line run until one fails or takes ten times as long as usual: first those that
+are quick and have caught mutants of the file. Those that together take longer than MOST seconds run once COUNT is
+reached, for mutants that lived. The tree stays as it is. Prints a line per mutant, those that lived with their change:
+each needs a verdict, a test or a reason why it changes nothing.
 
 BUILD/cover/drawn.SEED has the results: the next call with the same seed goes on there, until COUNT or for SECONDS.
 Last line: N passed, N failed, of all with this seed.
 """
+import bisect
+import collections
 import concurrent.futures
 import glob
 import hashlib
+import itertools
 import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import cover
@@ -29,7 +35,11 @@ OPERATORS = [(" + ", " - "), (" - ", " + "), (" * ", " + "), (" / ", " * "), (" 
              (" || ", " && "), ("++", "--"), (" += ", " -= "), ("(!", "("), ("true", "false"), ("false", "true")]
 STATEMENT = re.compile(r"^    +(?!return|break|continue|goto|case|static|const|int|bool|size_t|char|double|struct|lierne_\w+ \*?\w+ ?[=;])"
                        r"[a-zA-Z_*][^{}]*;$")
-MOST = 60  # seconds that the tests of a mutant take with coverage: slower suites are left to who judges it
+MOST = 12  # seconds that the tests of a mutant take with coverage, while mutants are drawn,
+ALL = 300  # and of one that lived in the end: slower suites are left to who judges it
+LINKER = "lld" if shutil.which("ld.lld") else "bfd"
+WORKERS = 3  # tests of ranks that wait for each other leave cores idle
+SHORTEST = 5  # seconds that any test may take
 STRICT = "-Werror=int-conversion -Werror=incompatible-pointer-types"  # what a compiler finds needs no test
 CALL = re.compile(r"\b(?!if|for|while|switch|return|sizeof)\w+\(([^()\"]*,[^()\"]*)\)")
 
@@ -81,8 +91,14 @@ class Builder:
     def __init__(self, build, folder, commands):
         self.build, self.folder, self.commands = build, folder, commands
         self.here = os.path.join(folder, "build")
-        self.linked = set()
+        self.linked, self.unchanged = set(), {}
         link_all(build, self.here)
+
+    def hash_of(self, path, text):
+        """That of the object of the file as it is."""
+        if path not in self.unchanged:
+            self.unchanged[path] = self.compile(path, text)
+        return self.unchanged[path]
 
     def compile(self, path, text):
         """A hash of the object, or None. A new object: nothing is linked with it yet."""
@@ -105,6 +121,7 @@ class Builder:
         words = words[words.index("&&") + 1:] if "&&" in words else words
         target, mutant = os.path.join(self.here, program), os.path.join(self.folder, "mutant.o")
         words[words.index("-o") + 1] = target
+        words[1:1] = [f"-fuse-ld={LINKER}", "-Wl,-S"]
         if self.object in words:
             words[words.index(self.object)] = mutant
         else:
@@ -116,40 +133,57 @@ class Builder:
 
 
 def fails(test, here):
-    """Whether the test fails. A space of processes of its own: a mutant may signal any process."""
+    """How the test fails, or None. A space of processes of its own: a mutant may signal any process."""
     limits = "ulimit -f 4000000 -v 33554432 -c 0; "
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
                limits + test.command.format(build=here)]
     try:
-        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                              timeout=20 + 10 * test.seconds).returncode != 0
+        status = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                                timeout=SHORTEST + 10 * test.seconds).returncode
+        return test.name if status else None
     except subprocess.TimeoutExpired:
-        return True
+        return test.name + ", which took too long"
 
 
-def judge(builder, covered, path, number, old, new):
+class Order:
+    """Orders the tests of a file's lines by what they cost per mutant that they caught there."""
+
+    def __init__(self):
+        self.runs, self.caught = collections.Counter(), collections.Counter()
+
+    def add(self, path, test, failed):
+        self.runs[path, test.name] += 1
+        self.caught[path, test.name] += failed
+
+    def sort(self, path, tests):
+        return sorted(tests, key=lambda t: t.seconds * (self.runs[path, t.name] + 2) / (self.caught[path, t.name] + 1))
+
+
+def within(tests, seconds):
+    """As many of the tests as take that long together."""
+    spent = list(itertools.accumulate(test.seconds for test in tests))
+    return tests[:bisect.bisect_right(spent, seconds)]
+
+
+def judge(builder, order, covered, most, path, number, old, new):
     """A line about the mutant; "-" where it does not compile, or cannot be told from the code."""
     lines = open(path, encoding="utf-8").read().split("\n")
-    same = builder.compile(path, "\n".join(lines))
+    same = builder.hash_of(path, "\n".join(lines))
     lines[number] = new
     other = builder.compile(path, "\n".join(lines))
     if other is None or other == same:
         return "-"
     place = f"{path}:{number + 1}: {old.strip()}  ->  {new.strip()}"
-    spent = 0
-    for test in covered.tests(path, number + 1):
-        spent += test.seconds
-        if spent > MOST:
-            break
+    tests = order.sort(path, covered.tests(path, number + 1))
+    tried = within(tests, most)
+    for test in tried:
         for program in test.programs:
             builder.link(program)
-        if fails(test, builder.here):
-            return f"caught {place}  by {test.name}"
-    return f"LIVED  {place}"
-
-
-def count(done):
-    return sum(v.startswith("caught") for v in done.values()), sum(v.startswith("LIVED") for v in done.values())
+        failed = fails(test, builder.here)
+        order.add(path, test, failed is not None)
+        if failed:
+            return f"caught {place}  by {failed}"
+    return f"{'LIVED ' if tried == tests or most == ALL else 'open  '} {place}"
 
 
 def read_results(path):
@@ -158,30 +192,54 @@ def read_results(path):
     return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in lines}
 
 
+class Campaign:
+    """The mutants of a seed, their verdicts, and the workers."""
+
+    def __init__(self, build, seed, wanted, seconds, paths):
+        self.end, self.wanted, self.build = time.monotonic() + float(seconds), int(wanted), build
+        self.covered, self.commands, self.order = cover.Covered(build), cover.commands(build), Order()
+        self.results, self.lock = f"{build}/cover/drawn.{seed}", threading.Lock()
+        self.done = read_results(self.results)
+        places = [(path, *m) for path in sorted(glob.glob("src/**/*.c", recursive=True)) for m in mutations(path)]
+        random.Random(int(seed)).shuffle(places)
+        self.places = {n: p for n, p in enumerate(places)
+                       if self.covered.tests(p[0], p[1] + 1) and (not paths or p[0] in paths)}
+        print(f"{len(places)} places to change, {len(self.places)} of them on lines that a test of these files runs", flush=True)
+
+    def count(self, *kinds):
+        return sum(verdict.startswith(kinds) for verdict in self.done.values())
+
+    def work(self, left, most, enough):
+        """A worker: judges what is left, one after the other."""
+        with tempfile.TemporaryDirectory() as folder:
+            builder = Builder(self.build, folder, self.commands)
+            while time.monotonic() < self.end and not enough():
+                with self.lock:
+                    n = next(left, None)
+                if n is None:
+                    return
+                verdict = judge(builder, self.order, self.covered, most, *self.places[n])
+                with self.lock, open(self.results, "a", encoding="utf-8") as file:
+                    self.done[n] = verdict
+                    print(n, verdict, file=file)
+                if verdict != "-":
+                    print(verdict, flush=True)
+
+    def run(self, left, most, enough=lambda: False):
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            shared = iter(left)
+            for worker in [pool.submit(self.work, shared, most, enough) for _ in range(WORKERS)]:
+                worker.result()
+
+
 def main(build, seed, wanted, seconds, *paths):
-    end, results = time.monotonic() + float(seconds), f"{build}/cover/drawn.{seed}"
-    covered, commands, done = cover.Covered(build), cover.commands(build), read_results(results)
-    places = list(enumerate((path, *m) for path in sorted(glob.glob("src/**/*.c", recursive=True)) for m in mutations(path)))
-    chosen = [(n, p) for n, p in places if covered.tests(p[0], p[1] + 1) and (not paths or p[0] in paths)]
-    print(f"{len(places)} places to change, {len(chosen)} of them on lines that a test of these files runs", flush=True)
-    random.Random(int(seed)).shuffle(places)
-    order = {n: i for i, (n, _) in enumerate(places)}
-    left = iter(sorted((order[n], p) for n, p in chosen if order[n] not in done))
-    with tempfile.TemporaryDirectory() as folder, open(results, "a", encoding="utf-8") as file:
-        builders = [Builder(build, os.path.join(folder, str(n)), commands) for n in range(2)]
-        with concurrent.futures.ThreadPoolExecutor(len(builders)) as pool:
-            while sum(count(done)) < int(wanted) and time.monotonic() < end:
-                batch = [(b, *place) for b, place in zip(builders, left)]
-                if not batch:
-                    break
-                for (_, n, p), verdict in zip(batch, pool.map(lambda t: judge(t[0], covered, *t[2]), batch)):
-                    done[n] = verdict
-                    print(n, verdict, file=file, flush=True)
-                    if verdict != "-":
-                        print(verdict, flush=True)
-    caught, lived = count(done)
-    print(f"{caught} passed, {lived} failed")
-    return lived != 0
+    c = Campaign(build, seed, wanted, seconds, paths)
+    judged = "caught", "LIVED", "open"
+    c.run([n for n in c.places if n not in c.done], MOST, lambda: c.count(*judged) >= c.wanted)
+    c.run([n for n in c.places if c.done.get(n, "").startswith("open")], ALL)
+    print(f"{c.count('open')} of {c.count(*judged)} are open")
+    print(f"{c.count('caught')} passed, {c.count('LIVED')} failed")
+    return c.count("LIVED", "open") != 0
 
 
 if __name__ == "__main__":
