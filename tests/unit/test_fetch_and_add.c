@@ -287,7 +287,7 @@ static void run_places(lierne_context *context, void *shared) {
                lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK &&
                report.sent_messages == (r == 1 ? 2 : 1) &&
                report.received_bytes == (r == 1 ? 16 : 8) &&
-               report.min_bytes == report.received_bytes;
+               report.min_bytes == report.received_bytes && strcmp(report.algorithm, "direct") == 0;
     lierne_plan_destroy(like);
     lierne_plan_destroy(plan);
 }

@@ -17,6 +17,7 @@ typedef struct state {
     bool in_place;
     int64_t forward[WORLD][ROWS];
     int64_t adjoint[WORLD][ROWS];
+    bool told[WORLD]; /* the plan's text says how many rows each rank sends to each */
 } state;
 
 static int64_t value(int rank, int row) {
@@ -33,6 +34,19 @@ static lierne_status execute(lierne_plan *plan, bool forward, bool in_place, con
                                                                  NULL);
 }
 
+/* Two rows of the next rank are needed, one of them twice, and one that is the rank's own. */
+static bool tells_counts(const lierne_plan *plan, int r) {
+    char received[64], sent[64], *text;
+    int from[WORLD] = {0}, to[WORLD] = {0};
+    from[(r + 1) % WORLD] = to[(r + WORLD - 1) % WORLD] = 2;
+    snprintf(received, sizeof received, "\"recv_counts\": [%d,%d,%d]", from[0], from[1], from[2]);
+    snprintf(sent, sizeof sent, "\"send_counts\": [%d,%d,%d]", to[0], to[1], to[2]);
+    bool told = lierne_plan_serialize(&text, plan) == LIERNE_OK && strstr(text, received) &&
+                strstr(text, sent);
+    lierne_text_destroy(text);
+    return told;
+}
+
 static void run_rank(lierne_context *context, void *shared) {
     state *s = shared;
     int r = lierne_context_get_rank(context), next = (r + 1) % WORLD;
@@ -46,6 +60,7 @@ static void run_rank(lierne_context *context, void *shared) {
     spec.row = row;
     s->status[r] = lierne_plan_create_references(&plan, context, &spec);
     if (s->status[r] == LIERNE_OK) {
+        s->told[r] = tells_counts(plan, r);
         for (int i = 0; i < ROWS; i++) {
             in[i] = value(r, i);
         }
@@ -95,6 +110,7 @@ Test(references, combined_buffers) {
         for (int r = 0; r < WORLD; r++) {
             cr_assert_eq(s.status[r], LIERNE_OK, "%s", s.message[r]);
             check_rank(&s, r, variant & 2);
+            cr_expect(s.told[r], "counts in the text of rank %d", r);
         }
     }
 }
