@@ -5,6 +5,7 @@
 # sanitizers runs them, and BUILD/fuzz/corpus-TARGET keeps what it finds for the next run. Without a clang with
 # libFuzzer, a plain program replays the same inputs once, and a line says so; with SECONDS 0 everywhere, by
 # the objects of tests/sanitize.sh.
+# CAMPAIGN=tests/fuzz/campaign.csv adds what ran to the campaign's totals.
 # Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
 . "$(dirname "$0")/verdict.sh"
@@ -53,10 +54,11 @@ fuzz() { # fuzz TARGET
     rm -rf "$seeds" && mkdir -p "$corpus" "$seeds"
     cp "${inputs[@]}" "$seeds"
     local words=(tests/fuzz/"$1".dic[t])
-    "$dir/clang/$1" "$corpus" "$seeds" "${words[@]/#/-dict=}" -timeout=60 -max_len=4096 \
+    "$dir/clang/$1" "$corpus" "$seeds" "${words[@]/#/-dict=}" -timeout=60 -max_len=4096 -entropic=0 \
         -max_total_time="$share" -print_final_stats=1 \
         -artifact_prefix="$dir/found/$1-" >"$log.$1" 2>&1
     verdict $? "fuzzing $1, see $log.$1 and $dir/found"
+    [ ! "${CAMPAIGN:-}" ] || record "$1" "$log.$1"
     grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
 }
 

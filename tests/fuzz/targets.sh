@@ -31,3 +31,24 @@ link() { # link FOLDER PROGRAM COMPILER FLAG... OBJECT...: a program of the name
     "$compiler" "$@" -o "$program" "$folder/tests/fuzz/$target.o" "${objects[@]/#/$folder/}" \
         "$folder/liblierne.a" $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm -pthread
 }
+
+record() { # record TARGET LOG: adds a run of libFuzzer to the totals in the file CAMPAIGN
+    local before=$CAMPAIGN.before
+    mv "$CAMPAIGN" "$before"
+    awk -F, -v OFS=, -v target="$1" '
+        FILENAME == ARGV[1] && $1 == target { known = $3 }
+        FILENAME == ARGV[2] && /^#[0-9]+.* cov: [0-9]/ {
+            split($0, word, /[# \t]+|cov:/)
+            edges = $0
+            sub(/.* cov: /, "", edges)
+            if (edges + 0 > known) { known = edges + 0; last = word[2]; found = 1 }
+        }
+        FILENAME == ARGV[2] && sub(/^stat::number_of_executed_units: /, "") { ran = $0 }
+        FILENAME == ARGV[3] && $1 == target {
+            $4 = found ? ran - last : $4 + ran
+            $2 += ran
+            $3 = known
+        }
+        FILENAME == ARGV[3] { print }' "$before" "$2" - <"$before" >"$CAMPAIGN"
+    rm "$before"
+}
