@@ -5,15 +5,18 @@
 #include "oob_ranks.h"
 #include "unit/expect.h"
 
+#include "backend/node/mesh.h"
 #include "runtime/context/context.h"
 #include "runtime/control/processes.h"
 
 #include <criterion/criterion.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { RANKS = 3, ELEMENTS = 5 };
@@ -332,4 +335,35 @@ Test(oob, creating_without_memory) {
             cr_assert_eq(lierne_mem_live(), 0);
         }
     }
+}
+
+/* A peer has sent half of its part: the rest must not be written once the caller has its memory
+ * back. */
+Test(oob_failures, a_gather_that_is_given_up_writes_nothing_more) {
+    enum { BYTES = 16, HALF = BYTES / 2 };
+    const struct {
+        lierne_mesh_header header;
+        char part[HALF];
+    } first = {{.tag = -1, .bytes = BYTES}, "1234567"};
+    char all[2 * BYTES], before[sizeof all], mine[BYTES] = "own";
+    int ends[2];
+    void *request;
+    lierne_mesh *mesh;
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    assert_ok(lierne_mesh_open(&mesh, 0, 2));
+    mesh->sockets[1] = ends[0];
+    const lierne_oob_calls calls = lierne_mesh_calls(mesh);
+    cr_assert_eq(calls.allgather(&request, mine, all, BYTES, mesh), 0);
+    cr_assert_eq(send(ends[1], &first, sizeof first, 0), (ssize_t)sizeof first);
+    lierne_mesh_hooks.progress(mesh);
+    cr_assert_str_eq(all + BYTES, "1234567");
+    cr_assert_eq(calls.free_request(request, mesh), 0);
+    memset(all, 'x', sizeof all);
+    memcpy(before, all, sizeof all);
+    cr_assert_eq(send(ends[1], mine, HALF, MSG_NOSIGNAL) > 0 || errno == EPIPE, 1);
+    lierne_mesh_hooks.progress(mesh);
+    cr_expect_eq(memcmp(all, before, sizeof all), 0, "bytes of the gather that was given up");
+    lierne_mesh_close(mesh);
+    close(ends[1]);
+    cr_expect_eq(lierne_mem_live(), 0);
 }

@@ -73,7 +73,7 @@ static inline lierne_rows runs_at(const void *base, const lierne_block *block, c
     int64_t step = block->ndims > 1 ? block->stride[block->ndims - 2] : 0;
     return (lierne_rows){.base = (char *)base + (size_t)offset * size,
                          .list = block->rows,
-                         .step = (size_t)step * size};
+                         .step = step * (int64_t)size};
 }
 
 #endif

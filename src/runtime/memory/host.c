@@ -26,7 +26,7 @@ static void copy_past_cache(size_t size, void *to, const lierne_block *to_block,
 static lierne_rows elements_at(const void *base, const lierne_block *block, const cursor *c,
                                size_t size) {
     return (lierne_rows){.base = (char *)base + (size_t)offset_of(block, c) * size,
-                         .step = (size_t)run_stride(block) * size};
+                         .step = run_stride(block) * (int64_t)size};
 }
 
 static void copy_run(size_t whole, char *to, const char *from, size_t bytes) {
@@ -88,7 +88,7 @@ void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const
 
 #define ZERO_AS(bytes)                                                                             \
     for (int64_t i = 0; i < n; i++) {                                                              \
-        memset(rows->base + (size_t)i * rows->step, 0, bytes);                                     \
+        memset(rows->base + i * rows->step, 0, bytes);                                             \
     }
 
 /* Rows without a list. Those of a few bytes are stores. */

@@ -68,7 +68,7 @@ void lierne_host_reduce_by(bool simd, lierne_dtype dtype, lierne_reduction reduc
 typedef struct lierne_rows {
     char *base;
     const int64_t *list; /* or NULL: 0, 1, ... */
-    size_t step;         /* bytes from a row to the next */
+    int64_t step;        /* bytes from a row to the next, of any sign */
 } lierne_rows;
 /* Copies n rows; adds n rows (to += from); to = from[0] + from[1] + ... of rows without lists, of
  * which some may be `to`, n at least 2. add and sum do nothing and return false for dtypes that are

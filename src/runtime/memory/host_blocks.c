@@ -36,13 +36,13 @@ static void move_on(lierne_walk *w, int64_t n) {
 /* A side's run: where it is, and its step. */
 typedef struct run {
     char *at;
-    size_t step;
+    int64_t step;
 } run;
 
 /* next: where the next run reads, or NULL. */
 static void copy_run(size_t whole, size_t size, run to, run from, int64_t n, const char *next) {
     size_t bytes = (size_t)n * size;
-    if (to.step == size && from.step == size) {
+    if (to.step == (int64_t)size && from.step == (int64_t)size) {
         if (lierne_nontemporal_pays(bytes, whole)) {
             lierne_nontemporal_copy(to.at, from.at, bytes, next);
         } else {
@@ -65,7 +65,7 @@ static bool same_counts(const lierne_block *a, const lierne_block *b) {
 static run run_at(const void *base, const lierne_walk *w, size_t size) {
     const lierne_block *b = &w->blocks[w->block];
     return (run){(char *)base + (size_t)offset_of(w) * size,
-                 (size_t)b->stride[b->ndims - 1] * size};
+                 b->stride[b->ndims - 1] * (int64_t)size};
 }
 
 void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
@@ -127,7 +127,7 @@ static int64_t gather_indices(size_t size, void *to, const void *from, lierne_wa
 static int64_t gather_run(size_t size, void *to, const void *from, lierne_walk *w, int64_t n) {
     int64_t left = run_of(&w->blocks[w->block]) - w->inner;
     int64_t moved = n < left ? n : left;
-    copy_run(0, size, (run){to, size}, run_at(from, w, size), moved, NULL);
+    copy_run(0, size, (run){to, (int64_t)size}, run_at(from, w, size), moved, NULL);
     move_on(w, moved);
     return moved;
 }

@@ -13,7 +13,7 @@
 #define FETCHED 512 /* bytes of a row; hardware prefetches the rest */
 
 static char *row_at(const lierne_rows *rows, int64_t i) {
-    return rows->base + (size_t)(rows->list ? rows->list[i] : i) * rows->step;
+    return rows->base + (rows->list ? rows->list[i] : i) * rows->step;
 }
 
 /* Prefetches a later row of an index list, at most FETCHED bytes of it. */
@@ -33,9 +33,9 @@ static void prefetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes
 
 static void prefetch_group(const lierne_rows *rows, int64_t i) {
     const int64_t *list = rows->list + i;
-    int64_t jump = (list[GROUP - 1] - list[0]) * (int64_t)rows->step;
+    int64_t jump = (list[GROUP - 1] - list[0]) * rows->step;
     for (int k = 0; k < GROUP && (jump > GROUP * JUMP || jump < -GROUP * JUMP); k++) {
-        __builtin_prefetch(rows->base + (size_t)list[k] * rows->step);
+        __builtin_prefetch(rows->base + list[k] * rows->step);
     }
 }
 
@@ -56,16 +56,13 @@ static void prefetch_group(const lierne_rows *rows, int64_t i) {
         const int64_t *rows = from->list, *places = to->list;                                      \
         if (!places && rows && to->step == size) { /* packing */                                   \
             EACH_ROW(from, n,                                                                      \
-                     memcpy(to->base + (size_t)i * size,                                           \
-                            from->base + (size_t)rows[i] * from->step, size))                      \
+                     memcpy(to->base + (size_t)i * size, from->base + rows[i] * from->step, size)) \
         } else if (places && !rows && from->step == size) { /* unpacking */                        \
             EACH_ROW(to, n,                                                                        \
-                     memcpy(to->base + (size_t)places[i] * to->step,                               \
-                            from->base + (size_t)i * size, size))                                  \
+                     memcpy(to->base + places[i] * to->step, from->base + (size_t)i * size, size)) \
         } else if (!places && !rows) {                                                             \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                memcpy(to->base + (size_t)i * to->step, from->base + (size_t)i * from->step,       \
-                       size);                                                                      \
+                memcpy(to->base + i * to->step, from->base + i * from->step, size);                \
             }                                                                                      \
         } else {                                                                                   \
             for (int64_t i = 0; i < n; i++) {                                                      \
@@ -166,13 +163,13 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
     static inline void sum_as_##name(const lierne_rows *to, const lierne_rows *from, size_t n,     \
                                      int64_t rows, int64_t width, bool own) {                      \
         for (int64_t i = 0; i < rows; i++) {                                                       \
-            type *t = (type *)(void *)(to->base + (size_t)i * to->step);                           \
+            type *t = (type *)(void *)(to->base + i * to->step);                                   \
             const type *first =                                                                    \
-                own ? t : (const type *)(const void *)(from->base + (size_t)i * from->step);       \
+                own ? t : (const type *)(const void *)(from->base + i * from->step);               \
             for (int64_t k = 0; k < width; k++) {                                                  \
                 type sum = first[k];                                                               \
                 for (size_t s = 1; s < n; s++) {                                                   \
-                    const char *row = from[s].base + (size_t)i * from[s].step;                     \
+                    const char *row = from[s].base + i * from[s].step;                             \
                     sum = (type)(sum + ((const type *)(const void *)row)[k]);                      \
                 }                                                                                  \
                 t[k] = STORE(sum);                                                                 \
@@ -191,13 +188,13 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
                                        int64_t rows, int64_t width) {                              \
         type sum[LIERNE_SHORT_ROW];                                                                \
         for (int64_t i = 0; i < rows; i++) {                                                       \
-            const type *row = (const type *)(const void *)(from->base + (size_t)i * from->step);   \
-            type *t = (type *)(void *)(to->base + (size_t)i * to->step);                           \
+            const type *row = (const type *)(const void *)(from->base + i * from->step);           \
+            type *t = (type *)(void *)(to->base + i * to->step);                                   \
             for (int64_t k = 0; k < width; k++) {                                                  \
                 sum[k] = row[k];                                                                   \
             }                                                                                      \
             for (size_t s = 1; s < n; s++) {                                                       \
-                row = (const type *)(const void *)(from[s].base + (size_t)i * from[s].step);       \
+                row = (const type *)(const void *)(from[s].base + i * from[s].step);               \
                 for (int64_t k = 0; k < width; k++) {                                              \
                     sum[k] = (type)(sum[k] + row[k]);                                              \
                 }                                                                                  \
