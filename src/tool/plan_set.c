@@ -123,18 +123,23 @@ static int plan_all(totals *t, char **argv) {
     return status;
 }
 
+/* Bytes as a number that is printed; the most where there are more. */
+static int64_t whole(double bytes) {
+    return bytes < 0x1p63 ? (int64_t)bytes : INT64_MAX;
+}
+
 static void print_text(const totals *t) {
     char text[4][TOOL_BYTES];
     printf("set: %lld tensors of %s\n", (long long)set_file_list(t->file, 1)->n,
-           tool_bytes(text[0], (int64_t)t->bytes));
+           tool_bytes(text[0], whole(t->bytes)));
     printf("everything: %s sent; rank %d sends most, %s in %lld messages; rank %d receives most, "
            "%s\n",
-           tool_bytes(text[0], (int64_t)t->sent[0]), t->sender[0].rank,
-           tool_bytes(text[1], (int64_t)t->sender[0].bytes), (long long)t->sender[0].messages,
-           t->receiver.rank, tool_bytes(text[2], (int64_t)t->receiver.bytes));
+           tool_bytes(text[0], whole(t->sent[0])), t->sender[0].rank,
+           tool_bytes(text[1], whole(t->sender[0].bytes)), (long long)t->sender[0].messages,
+           t->receiver.rank, tool_bytes(text[2], whole(t->receiver.bytes)));
     printf("changes of %g %%: %s sent; rank %d sends most, %s\n", 100 * t->share,
-           tool_bytes(text[0], (int64_t)t->sent[1]), t->sender[1].rank,
-           tool_bytes(text[1], (int64_t)t->sender[1].bytes));
+           tool_bytes(text[0], whole(t->sent[1])), t->sender[1].rank,
+           tool_bytes(text[1], whole(t->sender[1].bytes)));
     printf("planning: %.3f s on the slowest rank\n", t->seconds);
 }
 

@@ -83,22 +83,11 @@ static int read_places(set_file *file, set_box *b, const cJSON *object, const se
     return axes ? read_axes(file, b, axes, dst->naxes) : -1;
 }
 
-static bool knows_keys(const cJSON *object) {
-    static const char keys[] = " src dst src_start dst_start sizes axes ";
-    const cJSON *item;
-    char key[32];
-    cJSON_ArrayForEach(item, object) {
-        snprintf(key, sizeof key, " %s ", item->string);
-        if (!strstr(keys, key)) {
-            return false;
-        }
-    }
-    return cJSON_IsObject(object);
-}
-
 static int read_box(set_file *file, set_box *b, const cJSON *object) {
+    static const char *const keys[] = {"src",   "dst",  "src_start", "dst_start",
+                                       "sizes", "axes", NULL};
     int64_t *tensors[2] = {&b->box.src, &b->box.dst};
-    if (!knows_keys(object)) {
+    if (!cJSON_IsObject(object) || set_file_unknown_key(object, keys)) {
         return set_file_say(file,
                             "boxes[%lld] must be an object with src, dst, and maybe src_start, "
                             "dst_start, sizes and axes",

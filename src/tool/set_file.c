@@ -24,21 +24,6 @@ static const cJSON *member(const cJSON *object, const char *key) {
     return cJSON_GetObjectItemCaseSensitive(object, key);
 }
 
-/* A member that an object may not have, or NULL. */
-static const char *unknown_key(const cJSON *object, const char *const *keys) {
-    const cJSON *item;
-    cJSON_ArrayForEach(item, object) {
-        int k = 0;
-        while (keys[k] && strcmp(keys[k], item->string) != 0) {
-            k++;
-        }
-        if (!keys[k]) {
-            return item->string;
-        }
-    }
-    return NULL;
-}
-
 /* --- grids ------------------------------------------------------------------------------------ */
 
 static int read_grid(set_file *file, const cJSON *object, int side) {
@@ -47,7 +32,7 @@ static int read_grid(set_file *file, const cJSON *object, int side) {
     const char *names[LIERNE_MAX_DIMS];
     int64_t sizes[LIERNE_MAX_DIMS], at = 0;
     int n = 0;
-    if (!cJSON_IsObject(dims) || unknown_key(object, keys) ||
+    if (!cJSON_IsObject(dims) || set_file_unknown_key(object, keys) ||
         (offset && !import_whole(&at, offset, 0, LIERNE_MAX_RANKS))) {
         return reject(file, sides[side], "an object with dims and maybe rank_offset");
     }
@@ -253,10 +238,18 @@ static lierne_dtype find_dtype(const char *name) {
 
 /* A tensor of the file or of a header: its name, dtype and shape. */
 static int read_tensor(const target *to, const cJSON *object, const char *name) {
-    lierne_dtype dtype = find_dtype(cJSON_GetStringValue(member(object, "dtype")));
-    if (!name || dtype == LIERNE_DTYPE_NONE || !cJSON_IsArray(member(object, "shape"))) {
-        return set_file_say(to->file, "'%s': must have a name, a dtype and a shape",
-                            name ? name : "");
+    static const char *const keys[] = {"name", "dtype", "shape", "data_offsets", NULL};
+    const char *text = cJSON_GetStringValue(member(object, "dtype"));
+    const char *unknown = cJSON_IsObject(object) ? set_file_unknown_key(object, keys) : NULL;
+    lierne_dtype dtype = find_dtype(text);
+    if (!name || !text || unknown || !cJSON_IsArray(member(object, "shape"))) {
+        return set_file_say(to->file, "'%s': must have a name, a dtype and a shape%s%s",
+                            name ? name : "", unknown ? ", and no " : "", unknown ? unknown : "");
+    }
+    if (dtype == LIERNE_DTYPE_NONE) {
+        return set_file_say(to->file,
+                            "'%s': dtype is '%s', must be one of lierne's or safetensors'", name,
+                            text);
     }
     return add_tensor(to, name, dtype, member(object, "shape"));
 }
@@ -283,6 +276,21 @@ static cJSON *read_header(FILE *in) {
     return header;
 }
 
+/* The bytes of the tensor that was read last are those that its shape has. */
+static int check_offsets(const target *to, const cJSON *object) {
+    const cJSON *offsets = member(object, "data_offsets");
+    const set_list *list = &to->file->lists[to->list];
+    const set_tensor *t = &list->at[list->n - 1];
+    int64_t begin, end;
+    bool known = cJSON_GetArraySize(offsets) == 2 &&
+                 import_whole(&begin, cJSON_GetArrayItem(offsets, 0), 0, (int64_t)1 << 53) &&
+                 import_whole(&end, cJSON_GetArrayItem(offsets, 1), begin, (int64_t)1 << 53);
+    return known && (double)(end - begin) == t->bytes
+               ? -1
+               : set_file_say(to->file, "'%s': data_offsets must be of the %.0f bytes of its shape",
+                              t->name, t->bytes);
+}
+
 static int read_safetensors(const target *to, const char *path) {
     FILE *in = fopen(path, "rb");
     if (!in) {
@@ -299,6 +307,7 @@ static int read_safetensors(const target *to, const char *path) {
     cJSON_ArrayForEach(item, header) {
         if (status < 0 && strcmp(item->string, "__metadata__") != 0) {
             status = read_tensor(to, item, item->string);
+            status = status < 0 ? check_offsets(to, item) : status;
         }
     }
     cJSON_Delete(header);
@@ -355,22 +364,53 @@ static int check_rules(set_file *file, const cJSON *rules) {
     file->key = "layouts";
     file->index = 0;
     cJSON_ArrayForEach(item, rules) {
-        if (!cJSON_IsString(member(item, "names")) || unknown_key(item, keys)) {
-            return reject(file, "layouts", "a list of objects with names, src and dst");
+        bool known = cJSON_IsString(member(item, "names")) && !set_file_unknown_key(item, keys);
+        for (int side = 0; side < 2; side++) {
+            const cJSON *placements = member(item, sides[side]);
+            known = known && (!placements || cJSON_IsObject(placements));
+        }
+        if (!known) {
+            return reject(file, "layouts",
+                          "a list of objects with names, and src and dst, which are objects");
         }
         file->index++;
     }
     return -1;
 }
 
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* No two tensors of a list have one name. */
+static int check_twice(const set_file *file, const set_list *list) {
+    const char **names = malloc(((size_t)list->n + 1) * sizeof *names), *twice = NULL;
+    if (!names) {
+        return tool_usage(file->argv, "no memory for %lld names", (long long)list->n);
+    }
+    for (int64_t i = 0; i < list->n; i++) {
+        names[i] = list->at[i].name;
+    }
+    qsort(names, (size_t)list->n, sizeof *names, compare_names);
+    for (int64_t i = 1; i < list->n && !twice; i++) {
+        twice = strcmp(names[i - 1], names[i]) == 0 ? names[i] : NULL;
+    }
+    free(names);
+    return twice ? set_file_say(file, "'%s' is the name of two tensors", twice) : -1;
+}
+
 static int read_lists(set_file *file, const cJSON *all) {
     const target src = {file, 0, member(all, "layouts")}, dst = {file, 1, src.rules};
     const cJSON *item;
+    const cJSON *files = member(all, "safetensors");
     int status = check_rules(file, src.rules);
     status = status < 0 ? read_list(&src, all, "tensors") : status;
     file->key = "safetensors";
     file->index = 0;
-    cJSON_ArrayForEach(item, member(all, "safetensors")) {
+    if (status < 0 && files && !cJSON_IsArray(files)) {
+        return reject(file, "safetensors", "a list of paths");
+    }
+    cJSON_ArrayForEach(item, files) {
         if (status < 0) {
             status = cJSON_IsString(item) ? read_safetensors(&src, item->valuestring)
                                           : reject(file, "safetensors", "a list of paths");
@@ -379,6 +419,9 @@ static int read_lists(set_file *file, const cJSON *all) {
     }
     status = status < 0 && file->has_boxes ? read_list(&dst, all, "dst_tensors") : status;
     file->key = NULL;
+    for (int side = 0; side < 2; side++) {
+        status = status < 0 ? check_twice(file, &file->lists[side]) : status;
+    }
     if (status < 0 && file->lists[0].n == 0) {
         return reject(file, "tensors and safetensors", "lists with a tensor at least");
     }
@@ -390,7 +433,7 @@ static int read_object(set_file *file, const cJSON *all) {
                                        "safetensors", "dst_tensors", "boxes", NULL};
     int64_t world;
     int status = -1;
-    if (!cJSON_IsObject(all) || unknown_key(all, keys)) {
+    if (!cJSON_IsObject(all) || set_file_unknown_key(all, keys)) {
         return reject(file, "it",
                       "an object with world_size, src, dst, layouts, tensors or safetensors, and "
                       "maybe boxes and dst_tensors");

@@ -66,10 +66,12 @@ const set_list *set_file_list(const set_file *file, int side);
 int set_select(set_selection *selection, const set_file *file, lierne_dtype dtype);
 void set_selection_free(set_selection *selection);
 
-/* For set_file.c. Says what is wrong with what is read, with its line and column. Returns
- * TOOL_INVALID. */
+/* For set_file.c (set_place.c). Says what is wrong with what is read, with its line and column.
+ * Returns TOOL_INVALID. */
 int set_file_say(const set_file *file, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A member that an object may not have, or NULL. */
+const char *set_file_unknown_key(const cJSON *object, const char *const *keys);
 /* The boxes of a file whose tensors are read, and that each dtype has a set. As set_file_read. */
 int set_file_read_boxes(set_file *file, const cJSON *list);
 

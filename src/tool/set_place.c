@@ -1,4 +1,4 @@
-/* Where in a set file something is wrong. A file is read by cJSON, which keeps no places, so they
+/* What is wrong in a set file, and where. A file is read by cJSON, which keeps no places, so they
  * are found when there is something to say: the text is then walked once. */
 #include "tool/set_file.h"
 
@@ -82,4 +82,18 @@ int set_file_say(const set_file *file, const char *format, ...) {
     }
     tool_say(file->argv, "%s:%d:%d: %s", file->path, line, column, message);
     return TOOL_INVALID;
+}
+
+const char *set_file_unknown_key(const cJSON *object, const char *const *keys) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object) {
+        int k = 0;
+        while (keys[k] && strcmp(keys[k], item->string) != 0) {
+            k++;
+        }
+        if (!keys[k]) {
+            return item->string;
+        }
+    }
+    return NULL;
 }

@@ -17,6 +17,7 @@ enum { FORWARD = LIERNE_DIRECTION_FORWARD, ADJOINT = LIERNE_DIRECTION_ADJOINT };
 static const char *const names[] = {"forward", "adjoint"};
 enum { ELEMENT = 16, NOTHING = 0xa5 }; /* the most bytes of an element; what outputs hold before */
 enum { ZERO = -1 };
+#define MOST_ELEMENTS (INT64_C(1) << 59) /* of a side: each has a number of 8 bytes */
 
 typedef struct set_count {
     int64_t checked, wrong;
@@ -142,6 +143,9 @@ static bool number_elements(set_world *w, int side) {
         int64_t elements = 1;
         for (int a = 0; a < t->naxes; a++) {
             elements *= t->shape[a];
+        }
+        if (elements > MOST_ELEMENTS - w->first[side][i]) {
+            return false;
         }
         w->first[side][i + 1] = w->first[side][i] + elements;
     }

@@ -79,6 +79,8 @@ header = {"__metadata__": {"format": "pt"}, "norm": {"dtype": "F32", "shape": [3
 text = json.dumps(header).encode()
 open("m.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + bytes(12409))
 open("short.safetensors", "wb").write(struct.pack("<Q", len(text)) + text[:-9])
+lies = json.dumps({"norm": {**header["norm"], "data_offsets": [0, 119]}}).encode()
+open("offsets.safetensors", "wb").write(struct.pack("<Q", len(lies)) + lies + bytes(119))
 open("long.safetensors", "wb").write(struct.pack("<Q", 1 << 40) + text)
 s = json.load(open("set.json"))
 for name, change in {"safe": {"safetensors": ["m.safetensors"]}, "short": {"safetensors": ["short.safetensors"]},
@@ -90,11 +92,20 @@ bad = {"key": {"tensor": []}, "world": {"world_size": 0}, "dims": {"src": {"dims
        "dtype": {"tensors": [{"name": "x", "dtype": "bf17", "shape": [1]}]},
        "shape": {"tensors": [{"name": "x", "dtype": "f32", "shape": [1, 1, 1, 1, 1]}]},
        "none": {"tensors": []}, "listed": {"tensors": "tensors.json"}, "no_list": {"tensors": "set.json"},
+       "no_dtype": {"tensors": [{"name": "x", "shape": [1]}]},
+       "more": {"tensors": [{"name": "x", "dtype": "f32", "shape": [1], "layout": {}}]},
+       "rule_list": {"layouts": [{"names": "*", "src": [1]}]}, "rule_number": {"layouts": [{"names": "*", "dst": 3}]},
+       "one_path": {"safetensors": "m.safetensors"}, "twice": {"tensors": [*s["tensors"], s["tensors"][2]]},
+       "offsets": {"safetensors": ["offsets.safetensors"]},
+       "box_key": {"dst_tensors": s["tensors"], "boxes": [{"src dst": 1}]},
        "no_file": {"tensors": "nowhere.json"}, "names": {"layouts": [{"src": {}}]}}
 for name, change in bad.items():
     json.dump({**s, **change}, open(name + ".json", "w"))
 json.dump(s["tensors"], open("tensors.json", "w"))
 open("text.json", "w").write("{")
+large = [{"name": n, "dtype": "i8", "shape": [1 << 53, 64]} for n in "xy"]
+json.dump({**s, "tensors": large, "dst_tensors": large, "layouts": [{"names": "*"}],
+           "boxes": [{"src": n, "dst": n} for n in "xy"]}, open("large.json", "w"))
 END
 ends "safetensors" 0 "$lierne" plan --set safe.json --format json
 python3 -c 'import json; g = json.load(open("out")); assert (g["tensors"], g["bytes"]) == (4, 64*32*2 + 128*32*2 + 121), g
@@ -103,6 +114,9 @@ verdict $? "bytes of a safetensors file"
 ends "tensors in a file of their own" 0 "$lierne" plan --set listed.json --format json
 python3 -c 'import json; g = json.load(open("out")); assert (g["tensors"], g["bytes"]) == (3, 64*32*2 + 128*32*2 + 120), g'
 verdict $? "bytes of a listed set"
+ends "too large to be simulated" 2 "$lierne" simulate --set large.json
+grep -q 'no memory for the elements' err
+verdict $? "too large to be simulated: $(cat err)"
 while IFS='|' read -r file status words; do
     ends "$file" "$status" "$lierne" plan --set "$file.json"
     grep -qF -- "$words" err
@@ -120,7 +134,15 @@ beyond|1|dst:
 rule|1|no names of layouts fit 'norm'
 dim|1|'a.o_proj.weight': src.tp must be a dim of the grid
 axis|1|'norm': src:
-dtype|1|'x': must have a name, a dtype and a shape
+dtype|1|'x': dtype is 'bf17'
+no_dtype|1|'x': must have a name, a dtype and a shape
+more|1|'x': must have a name, a dtype and a shape, and no layout
+rule_list|1|rule_list.json:1:
+rule_number|1|layouts must be a list of objects with names, and src and dst, which are objects
+one_path|1|safetensors must be a list of paths
+twice|1|'norm' is the name of two tensors
+offsets|1|'norm': data_offsets must be of the 120 bytes of its shape
+box_key|1|boxes[0] must be an object with src, dst
 shape|1|'x': shape must be of 1 to 4 sizes
 none|1|tensors and safetensors must be lists with a tensor at least
 names|1|layouts must be a list of objects with names
