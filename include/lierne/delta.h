@@ -53,8 +53,9 @@ typedef struct lierne_delta_report {
  * destroyed or changed before the delta is; both may be used in turn. If any rank fails, every rank
  * gets the same error, and *out is NULL. Errors: INVALID (NULL, a plan whose segments change);
  * UNSUPPORTED (a forward that sums, takes more than one stage, or whose output ranks share;
- * streams without events); BUSY (a request of the plan is in flight); NO_MEMORY; TIMEOUT;
- * PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time. */
+ * streams without events); BUSY (a request of the plan is in flight, or another delta, a coalesced
+ * plan or a run holds it); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context
+ * serves one thread at a time. */
 LIERNE_API lierne_status lierne_delta_create(lierne_delta **out, lierne_plan *plan);
 
 /* Moves what changed since the last call. Collective over the context, blocking. in and out: as of

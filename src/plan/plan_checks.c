@@ -31,10 +31,10 @@ lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *
 
 static lierne_status check_idle(const lierne_plan *plan, int held) {
     if (held > 0) {
-        return LIERNE_FAIL(
-            LIERNE_ERR_BUSY,
-            "rank %d: coalesced plans or runs (%d of them) hold the plan, destroy them first",
-            plan->context->rank, held);
+        return LIERNE_FAIL(LIERNE_ERR_BUSY,
+                           "rank %d: coalesced plans, deltas or runs (%d of them) hold the plan, "
+                           "destroy them first",
+                           plan->context->rank, held);
     }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {

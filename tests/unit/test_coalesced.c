@@ -290,7 +290,7 @@ Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
     make_buffers(&w);
     make_buffers(&other);
     assert_error(lierne_plan_destroy(w.plans[0][1]), LIERNE_ERR_BUSY,
-                 "coalesced plans or runs (1 of them) hold the plan");
+                 "coalesced plans, deltas or runs (1 of them) hold the plan");
     cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_ERR_INVALID);
     lierne_plan *mixed[2] = {w.plans[0][0], other.plans[0][0]};
