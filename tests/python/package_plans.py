@@ -173,7 +173,10 @@ class Plans(unittest.TestCase):
 
         with lierne.Context.sim(2) as world:
             world.run(rank)
-        lierne.check_set(src, dst, boxes)
+        lierne.check_set(src, dst, (box for box in boxes))
+        many = [lierne.Layout(dst[0].grid, (4, 4), "f4", {}) for _ in range(64)]
+        for n in range(1, len(many)):  # what the spec points to must live as long as the call
+            lierne.check_set(many[:n], many[:n], [lierne.SetBox(i, i, (0, 0), (0, 0), (4, 4)) for i in range(n)])
         with self.assertRaisesRegex(lierne.errors.InvalidError, r"dst\[0\]: \[6:8, 0:3\] is in no box"):
             lierne.check_set(src, dst, boxes[:3] + boxes[4:])
         for change, words in [(dict(src=2), r"boxes\[0\].src is 2, must be in 0 to 1"),

@@ -390,6 +390,13 @@ def weights_from_a_trainer_to_an_engine():
         assert len(results) == 3
 
 
+class Lost(dict):
+    """A state of copies: what is written into its tensors is lost."""
+
+    def __getitem__(self, name):
+        return super().__getitem__(name).clone()
+
+
 @test
 def weights_by_name():
     """Ranks 0 and 1 train, 2 and 3 serve: states of two dtypes, in other orders on other ranks; deltas and dense calls
@@ -417,13 +424,21 @@ def weights_by_name():
                 sent, dense = sync.report["sent_bytes"], sync.report["dense_bytes"]
                 assert dense == (2 * (480 + 480 + 2 * 60) if rank < 2 else 0), dense
                 assert sent == dense if not delta else step == 0 or sent <= dense // 4, (step, sent, dense)
-            if rank == 1:  # what a faulty network would do
-                sync._groups[0].sources["v"].view(-1)[0] += 1
-            group = sync._groups[0]
-            raises(lierne.errors.MismatchError, "rank 1", sync._check, group)
+            whole["v"].view(-1)[0] += 1
+            sync.engine_state = Lost(served) if rank == 3 else served
+            raises(lierne.errors.MismatchError, "out of rank 3 differs from in of rank 0", sync.sync, check=True)
+            raises(lierne.errors.MismatchError, "is 'v')", sync.sync, check=True)
+            sync.engine_state = served
             sync.sync(check=True)
             assert not delta or rank > 1 or sync.report["sent_bytes"] >= 2 * 960, sync.report
+            changed = {**held, "v": whole["v"].float()} if rank == 0 else held  # one rank's state fits no more
+            sync.trainer_state = changed
+            raises(*((ValueError, "trainer_state['v'] has shape (8, 60) and dtype torch.float32") if rank == 0 else
+                     (lierne.errors.InvalidError, "a tensor of rank 0 does not fit its layout")), sync.sync)
+            sync.trainer_state = held
+            sync.sync(check=True)
             sync.close()
+            raises(ValueError, "the WeightSync is closed", sync.sync)
         box = lierne.SetBox("w", "u", (0, 0), (0, 0), (8, 60), (1, 0))  # transposed
         raises(KeyError, "boxes[0] names 'x', of which dst has no layout", lierne.torch.WeightSync, context, held, served,
                src, dst, [lierne.SetBox("w", "x", (0, 0), (0, 0), (60, 8))])
@@ -431,23 +446,52 @@ def weights_by_name():
                {**dst, "b": lierne.Layout(engine, (60,), "bf16", {})})
         raises(KeyError, "'x' is in one of src and dst only", lierne.torch.WeightSync, context, held, served, src,
                {**dst, "x": dst["w"]})
-        if rank < 2:
-            raises(KeyError, f"trainer_state has no 'b', of which rank {rank} holds shape (30,)",
-                   lierne.torch.WeightSync, context, {name: held[name] for name in "wv"}, served, src, dst)
-            raises(ValueError, "trainer_state['w'] has shape (60, 8) and dtype torch.bfloat16",
-                   lierne.torch.WeightSync, context, {**held, "w": whole["w"]}, served, src, dst)
+        for other, kind, text in (({name: held.get(name) for name in "wv"}, KeyError,
+                                   f"trainer_state has no 'b', of which rank {rank} holds shape (30,)"),
+                                  ({**held, "w": whole["w"]}, ValueError,
+                                   "trainer_state['w'] has shape (60, 8) and dtype torch.bfloat16"),
+                                  ({**held, "w": whole["w"][:30].to("meta")}, ValueError, "on meta")):
+            if rank > 1:
+                kind, text = lierne.errors.InvalidError, "a tensor of rank 1 does not fit its layout"
+            raises(kind, text, lierne.torch.WeightSync, context, other if rank < 2 else held, served, src, dst)
         one = {"w": src["w"]}, {"u": lierne.Layout(engine, (8, 60), torch.bfloat16, {})}
         served.update({"u": torch.zeros(8, 60, dtype=torch.bfloat16)} if rank > 1 else {})
         sync = lierne.torch.WeightSync(context, held, served, *one, boxes=[box])
         sync.sync(check=True)
         for step in range(2):  # an element that is wrong, of each rank of the engine; then the call that repairs it
             if rank == 2 + step:
-                sync._groups[0].targets["u"].view(-1)[7] += 1
-            raises(lierne.errors.MismatchError, f"tensor 0: out of rank {2 + step} differs", sync._check,
-                   sync._groups[0])
+                served["u"].view(-1)[7] += 1
+            raises(lierne.errors.MismatchError, f"tensor 0: out of rank {2 + step} differs",
+                   sync._groups[0].check, sync)
+            sync.invalidate()
             sync.sync(check=True)
             assert not served or torch.equal(served["u"], whole["w"].t())
         sync.close()
+        states_of_any_kind(context, rank)
+
+
+def states_of_any_kind(context, rank):
+    """A scalar, types that lierne moves as bits, parameters that require gradients, tensors that are not contiguous,
+    and boxes from a generator."""
+    trainer, engine = lierne.Grid({"tp": 1}, 0, 4), lierne.Grid({"dp": 1}, 2, 4)
+    kinds = {"steps": torch.tensor(7), "mask": torch.tensor([True, False, True]),
+             "scales": torch.linspace(-2, 2, 12).to(torch.float8_e4m3fn).view(4, 3).t(),
+             "phases": torch.arange(4).to(torch.complex64), "bias": torch.arange(6.0)}
+    layouts = [{name: lierne.Layout(grid, tuple(t.shape) or (1,), t.dtype, {}) for name, t in kinds.items()}
+               for grid in (trainer, engine)]
+    held = {**kinds, "bias": torch.nn.Parameter(kinds["bias"])} if rank == 0 else {}
+    served = {name: torch.zeros_like(t) for name, t in kinds.items()} if rank == 2 else {}
+    if served:
+        served["bias"] = torch.nn.Parameter(served["bias"])
+    boxes = (lierne.SetBox(name, name, [0] * len(shape), [0] * len(shape), shape)
+             for name, shape in ((name, tuple(t.shape) or (1,)) for name, t in kinds.items()))
+    sync = lierne.torch.WeightSync(context, held, served, *layouts, boxes=boxes)
+    sync.sync(check=True)
+    for name, tensor in served.items():
+        assert tensor.dtype == kinds[name].dtype and tensor.shape == kinds[name].shape, name
+        assert torch.equal(tensor.detach().reshape(-1).view(torch.uint8), kinds[name].reshape(-1).view(torch.uint8)), name
+    assert not served or served["bias"].requires_grad and served["bias"].is_leaf
+    sync.close()
 
 
 @test

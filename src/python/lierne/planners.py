@@ -148,8 +148,9 @@ def _box(box, i, src, dst):
 
 
 def set_fields(src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
-               boxes: typing.Optional[typing.Sequence[SetBox]]) -> typing.Dict[str, typing.Any]:
+               boxes: typing.Optional[typing.Iterable[SetBox]]) -> typing.Dict[str, typing.Any]:
     """The fields of a spec that has the tensors and boxes of a set."""
+    boxes = None if boxes is None else list(boxes)
     fields: typing.Dict[str, typing.Any] = {"ntensors": len(src), "src": [handle(layout, "layout") for layout in src],
                                             "dst": [handle(layout, "layout") for layout in dst]}
     if boxes is None and len(dst) != len(src):
@@ -170,7 +171,8 @@ def check_set(src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
     """Whether these tensors and boxes can be a TensorSet (lierne_set_check): that every element of every
     destination is in one box. Pure. Raises errors.InvalidError, which names the tensor and the box that is
     missing or there twice, and UnsupportedError."""
-    call(lib.lierne_set_check, _set_spec(src, dst, boxes=boxes).at)
+    spec = _set_spec(src, dst, boxes=boxes)  # keeps what its fields point to
+    call(lib.lierne_set_check, spec.at)
 
 
 class _Set:
