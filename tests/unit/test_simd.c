@@ -198,6 +198,43 @@ Test(simd, blocks_of_every_form) {
     }
 }
 
+/* Random bits, and infinities and NaNs of both signs. */
+static uint64_t wide_value(uint64_t *state) {
+    static const uint64_t special[] = {0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000,
+                                       0xfffabcdef0123456, 0x7ff0000000000001, 0,
+                                       0x8000000000000000, 0x7fefffffffffffff};
+    uint64_t bits = random_bits(state) << 32 ^ random_bits(state);
+    return bits % 16 == 0 ? special[bits / 16 % 8] : bits;
+}
+
+Test(simd, rows_of_f64_are_added_alike) {
+    enum { N = 20, WIDE = 40, ALL = N * WIDE };
+    static uint64_t from[ALL], simd[ALL], plain[ALL];
+    static const int64_t rows[N] = {7, 3, 19, 0, 11, 2,  5,  17, 13, 1,
+                                    4, 6, 8,  9, 10, 12, 14, 15, 16, 18};
+    uint64_t state = 19;
+    for (int64_t width = 1; width < WIDE; width++) {
+        lierne_block in_order = lierne_block_rows(0, N, width, WIDE), listed = in_order;
+        listed.rows = rows;
+        const lierne_block *to[] = {&in_order, &listed, &listed, &in_order};
+        const lierne_block *sources[] = {&in_order, &in_order, &listed, &listed};
+        for (int f = 0; f < 4; f++) {
+            for (size_t i = 0; i < ALL; i++) {
+                from[i] = wide_value(&state);
+                simd[i] = plain[i] = wide_value(&state);
+            }
+            lierne_contribution a[2] = {{simd, to[f]}, {from, sources[f]}};
+            lierne_host_reduce_by(true, LIERNE_DTYPE_F64, LIERNE_REDUCTION_SUM, 0, simd, to[f], a,
+                                  2);
+            a[0].base = plain;
+            lierne_host_reduce_by(false, LIERNE_DTYPE_F64, LIERNE_REDUCTION_SUM, 0, plain, to[f], a,
+                                  2);
+            cr_assert_arr_eq(simd, plain, sizeof simd, "form %d, rows of %lld elements", f,
+                             (long long)width);
+        }
+    }
+}
+
 /* Large enough to be stored past the cache, of an odd start and length. */
 Test(simd, sums_past_the_cache) {
     enum { N = (4 << 20) / 2 + 4097 };

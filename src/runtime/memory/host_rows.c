@@ -4,27 +4,9 @@
  * To find a row costs more than to move it if it has a few words only. So the common row sizes are
  * constants, and listed rows are prefetched: hardware cannot predict where a list goes next. */
 #include "runtime/memory/half.h"
-#include "runtime/memory/host.h"
+#include "runtime/memory/rows.h"
 
 #include <string.h>
-
-#define LINE    64  /* bytes */
-#define AHEAD   6   /* rows between the prefetched and the current one */
-#define FETCHED 512 /* bytes of a row; hardware prefetches the rest */
-
-static char *row_at(const lierne_rows *rows, int64_t i) {
-    return rows->base + (rows->list ? rows->list[i] : i) * rows->step;
-}
-
-/* Prefetches a later row of an index list, at most FETCHED bytes of it. */
-static void prefetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes) {
-    if (rows->list && i + AHEAD < n) {
-        const char *row = row_at(rows, i + AHEAD);
-        for (size_t at = 0; at < bytes && at < FETCHED; at += LINE) {
-            __builtin_prefetch(row + at);
-        }
-    }
-}
 
 /* Rows of a line or less are prefetched a group ahead, and only where the list jumps: elsewhere
  * hardware prefetches, and the instructions would cost more than they save. */
@@ -66,7 +48,7 @@ static void prefetch_group(const lierne_rows *rows, int64_t i) {
             }                                                                                      \
         } else {                                                                                   \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                memcpy(row_at(to, i), row_at(from, i), size);                                      \
+                memcpy(lierne_rows_at(to, i), lierne_rows_at(from, i), size);                      \
             }                                                                                      \
         }                                                                                          \
     }
@@ -80,8 +62,8 @@ COPY_AS(64)
 
 static void copy_any(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
     for (int64_t i = 0; i < n; i++) {
-        prefetch(from, i, n, bytes);
-        memcpy(row_at(to, i), row_at(from, i), bytes);
+        lierne_rows_prefetch(from, i, n, bytes);
+        memcpy(lierne_rows_at(to, i), lierne_rows_at(from, i), bytes);
     }
 }
 
@@ -115,8 +97,8 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
 
 #define ADD(name, type, STORE)                                                                     \
     static void add_at_##name(const lierne_rows *to, const lierne_rows *from, int64_t i) {         \
-        type *t = (type *)(void *)row_at(to, i);                                                   \
-        *t = STORE((type)(*t + *(const type *)(const void *)row_at(from, i)));                     \
+        type *t = (type *)(void *)lierne_rows_at(to, i);                                           \
+        *t = STORE((type)(*t + *(const type *)(const void *)lierne_rows_at(from, i)));             \
     }                                                                                              \
     static void add_single_##name(const lierne_rows *to, const lierne_rows *from, int64_t n) {     \
         if (to->list) {                                                                            \
@@ -133,9 +115,9 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
             add_single_##name(to, from, n);                                                        \
         }                                                                                          \
         for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
-            type *t = (type *)(void *)row_at(to, i);                                               \
-            const type *f = (const type *)(const void *)row_at(from, i);                           \
-            prefetch(to, i, n, (size_t)width * sizeof(type));                                      \
+            type *t = (type *)(void *)lierne_rows_at(to, i);                                       \
+            const type *f = (const type *)(const void *)lierne_rows_at(from, i);                   \
+            lierne_rows_prefetch(to, i, n, (size_t)width * sizeof(type));                          \
             for (int64_t k = 0; k < width; k++) {                                                  \
                 t[k] = STORE((type)(t[k] + f[k]));                                                 \
             }                                                                                      \
@@ -151,9 +133,9 @@ ADD(i32, uint32_t, )
 void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_rows *to,
                         const lierne_rows *from, int64_t n, int64_t width) {
     for (int64_t i = 0; i < n; i++) {
-        const void *rows[2] = {row_at(to, i), row_at(from, i)};
-        prefetch(to, i, n, (size_t)width * size);
-        kernel(row_at(to, i), rows, 2, (size_t)width);
+        const void *rows[2] = {lierne_rows_at(to, i), lierne_rows_at(from, i)};
+        lierne_rows_prefetch(to, i, n, (size_t)width * size);
+        kernel(lierne_rows_at(to, i), rows, 2, (size_t)width);
     }
 }
 

@@ -147,9 +147,13 @@ static const char *at(const lierne_contribution *s, const cursor *c, int64_t i, 
     return (const char *)s->base + (size_t)element * size;
 }
 
-/* Least elements of a row for which a kernel pays where loops in C add without converting. */
-#define KERNEL_WIDTH 256
-#define MOST         16 /* contributions that are looked up together */
+#define MOST 16 /* contributions that are looked up together */
+
+/* Whether a sum is to += from[1]. */
+static bool is_in_place(const void *to, const lierne_block *to_block,
+                        const lierne_contribution *from, size_t n) {
+    return n == 2 && from[0].base == to && from[0].block == to_block;
+}
 
 /* Whether a sum is one of rows: to += from[1], or with short rows and without lists any. */
 static bool has_rows(const void *to, const lierne_block *to_block, const lierne_contribution *from,
@@ -185,8 +189,9 @@ static bool add_rows(bool simd, lierne_dtype dtype, void *to, const lierne_block
     lierne_contribution more[MOST];
     size_t size = lierne_dtype_size(dtype);
     int64_t width = run_count(to_block);
-    bool pays = simd && (width >= KERNEL_WIDTH || size == 2), listed;
-    lierne_sum_kernel *kernel = pays ? lierne_simd_sum(dtype) : NULL;
+    bool adds = simd && is_in_place(to, to_block, from, n), listed;
+    lierne_sum_kernel *kernel = simd && size == 2 ? lierne_simd_sum(dtype) : NULL;
+    lierne_rows_kernel *add = adds ? lierne_simd_add_rows(dtype, width) : NULL;
     bool fits = has_rows(to, to_block, from, n, kernel != NULL, &listed);
     if (fits && has_few_rows(to_block)) {
         to_block = with_rows_of(blocks, to_block, &from, more, n);
@@ -198,7 +203,9 @@ static bool add_rows(bool simd, lierne_dtype dtype, void *to, const lierne_block
         for (size_t k = 0; k < n; k++) {
             f[k] = runs_at(from[k].base, from[k].block, &c, size);
         }
-        if (kernel) {
+        if (add) {
+            add(&t, &f[1], rows, width);
+        } else if (kernel) {
             lierne_rows_add_by(kernel, size, &t, &f[1], rows, width);
         } else {
             fits = listed ? lierne_rows_add(dtype, &t, &f[1], rows, width)
