@@ -1,64 +1,28 @@
 /* The graph planner: from edges and owners to references.
  *
- * One pass over the edges marks their sources, a byte per row of the graph, and a second one writes
- * the local row of each end, which is looked up by row. Neither branches on what it reads, but for
- * errors. Rows of the graph are counted owner by owner, so that ghosts come in order of their
- * owners without being sorted. */
+ * One pass over the edges writes the local row of each end that the rank owns, looked up by row of
+ * the graph, and lists the edges from other rows. These alone are read again: once to mark their
+ * sources, a byte per row of the graph, and once when marked rows have become ghosts. No pass
+ * branches on whose a source is. Rows of the graph are counted owner by owner, so that ghosts come
+ * in order of their owners without being sorted. */
 #include "plan/sparse/sparse_saved_spec.h"
 
-typedef struct marks {
-    uint64_t *at;
-    int64_t count;
-} marks;
-
-/* Set bits of a word. The compiler's builtin calls a function unless the processor is known to have
- * the instruction. */
-static int64_t ones(uint64_t x) {
-    x -= x >> 1 & 0x5555555555555555u;
-    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
-    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-    return (int64_t)(x * 0x0101010101010101u >> 56);
-}
-
-static size_t words_of(int64_t nrows) {
-    return (size_t)nrows / 64 + 1;
-}
-
-static lierne_status marks_take(marks *m, lierne_workspace *workspace, int slot, int64_t nrows) {
-    size_t n = words_of(nrows);
-    LIERNE_TRY(lierne_workspace_take(workspace, slot, &m->at, n, sizeof *m->at));
-    memset(m->at, 0, n * sizeof *m->at);
-    return LIERNE_OK;
-}
-
-static inline bool marked(const marks *m, int64_t row) {
-    return m->at[(uint64_t)row / 64] >> (uint64_t)row % 64 & 1;
-}
-
-static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
-    for (size_t w = 0, n = 0; w < words_of(nrows); w++) {
-        for (uint64_t bits = m->at[w]; bits; bits &= bits - 1) {
-            rows[n++] = (int64_t)w * 64 + __builtin_ctzll(bits);
-        }
-    }
-}
-
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
-enum { OWNED, NEEDED, SEEN, PLACE, NEXT, ROW_OF, RANK, ROW, ASCENDING };
+enum { SEEN, PLACE, NEXT, ROW_OF, RANK, ROW, ASCENDING };
 typedef struct planning {
     const lierne_graph_spec *spec;
     lierne_star_forest_memory *memory;
     int rank;
     const lierne_members *members;
-    marks owned;
-    marks needed;
-    uint8_t *seen;   /* of each row of the graph: whether it is the source of an edge */
-    int64_t *place;  /* of those, and of owned rows: the local row */
+    int64_t nowned;
+    int64_t nneeded;
+    uint8_t *seen;   /* of each row of the graph, in eights: whether it is needed */
+    int64_t *place;  /* of each row of the graph: the local row; -1 where it has none */
     int64_t *next;   /* of each member: the ghost that its next needed row becomes */
     int64_t *row_of; /* of each needed row, ascending: its local row at its owner */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
-    int64_t *ascending; /* needed rows */
+    int64_t *ascending; /* needed rows, and space for one more */
     bool took_lists;
     lierne_star_forest_graph graph;
 } planning;
@@ -88,47 +52,34 @@ static lierne_status reject_owner(const planning *w, int64_t row) {
                        w->rank, (long long)row, (int)w->spec->owner[row], members);
 }
 
-/* A bit for each byte, which is 0 or 1. */
-static void marks_set(marks *m, const uint8_t *bytes, int64_t n) {
-    for (int64_t first = 0; first < n; first += 8) {
-        uint64_t eight = 0;
-        for (int64_t i = 0; i < 8 && first + i < n; i++) {
-            eight |= (uint64_t)bytes[first + i] << 8 * i;
-        }
-        m->at[first / 64] |= (eight * 0x0102040810204080u >> 56) << first % 64;
-    }
-}
-
-static void count_marks(marks *m, int64_t nrows) {
-    for (size_t w = 0; w < words_of(nrows); w++) {
-        m->count += ones(m->at[w]);
-    }
-}
-
 static bool is_member(const lierne_members *members, int32_t owner) {
     return lierne_members_index(members, owner) >= 0;
 }
 
-/* Without a branch for each row; seen is not in use yet. */
-static lierne_status mark_owned(planning *w) {
+static lierne_status count_owned(planning *w) {
     const int32_t *owner = w->spec->owner, rank = w->rank;
     const lierne_members members = *w->members;
-    int64_t n = w->spec->nrows, first = 0;
-    uint8_t *restrict own = w->seen;
+    int64_t first = 0;
     bool bad = false;
-    for (int64_t i = 0; i < n; i++) {
-        own[i] = owner[i] == rank;
+    for (int64_t i = 0; i < w->spec->nrows; i++) {
+        w->nowned += owner[i] == rank;
         bad |= !is_member(&members, owner[i]);
     }
     while (bad && is_member(&members, owner[first])) {
         first++;
     }
-    if (bad) {
-        return reject_owner(w, first);
+    return bad ? reject_owner(w, first) : LIERNE_OK;
+}
+
+static void place_owned(const planning *w) {
+    const int32_t *owner = w->spec->owner, rank = w->rank;
+    int64_t *restrict owned = w->graph.owned, *restrict place = w->place;
+    for (int64_t i = 0, n = 0; i < w->spec->nrows; i++) {
+        bool own = owner[i] == rank;
+        owned[n] = i;
+        place[i] = own ? n : -1;
+        n += own;
     }
-    marks_set(&w->owned, own, n);
-    count_marks(&w->owned, n);
-    return LIERNE_OK;
 }
 
 static bool in_graph(const planning *w, int64_t row) {
@@ -152,43 +103,70 @@ static lierne_status reject_edge(const planning *w, int64_t e) {
                        s->remote_targets ? " and no edge has as its source" : "");
 }
 
-/* Needed rows are the sources that the rank does not own. */
-static void find_needed(planning *w) {
-    marks_set(&w->needed, w->seen, w->spec->nrows);
-    for (size_t k = 0; k < words_of(w->spec->nrows); k++) {
-        w->needed.at[k] &= ~w->owned.at[k];
+/* Other ends than owned ones get -1. Consecutive edges mostly have the same target. */
+static lierne_status localise_edges(planning *w) {
+    const int64_t *source = w->spec->source, *target = w->spec->target, *place = w->place;
+    const uint64_t nrows = (uint64_t)w->spec->nrows;
+    const int64_t n = w->spec->nedges, least = w->spec->remote_targets ? -1 : 0;
+    lierne_star_forest_graph *g = &w->graph;
+    int64_t *restrict sources = g->edge_source, *restrict targets = g->edge_target;
+    int64_t *restrict local = g->local_edges, *restrict remote = g->remote_edges;
+    int64_t nlocal = 0, nremote = 0, last = 0, to = 0;
+    for (int64_t e = 0; e < n; e++) {
+        if ((uint64_t)source[e] >= nrows) {
+            return reject_edge(w, e);
+        }
+        if (e == 0 || target[e] != last) {
+            last = target[e];
+            if ((uint64_t)last >= nrows || place[last] < least) {
+                return reject_edge(w, e);
+            }
+            to = place[last];
+        }
+        int64_t at = place[source[e]];
+        sources[e] = at;
+        targets[e] = to;
+        local[nlocal] = e;
+        remote[nremote] = e;
+        nlocal += at >= 0;
+        nremote += at < 0;
     }
-    count_marks(&w->needed, w->spec->nrows);
+    g->nedges = n;
+    g->nlocal_edges = nlocal;
+    g->nremote_edges = nremote;
+    return LIERNE_OK;
 }
 
-/* Consecutive edges mostly have the same target. */
-static lierne_status mark_needed(planning *w) {
-    const lierne_graph_spec *s = w->spec;
-    const planning read = *w;
-    const int64_t *sources = s->source, *targets = s->target;
-    const bool remote_targets = s->remote_targets != 0;
-    const uint64_t nrows = (uint64_t)s->nrows;
-    int64_t last = 0;
-    if (nrows > 0) {
-        memset(read.seen, 0, nrows);
+static int64_t eights(const planning *w) {
+    return w->spec->nrows / 8 + 1;
+}
+
+static uint64_t seen_of(const planning *w, int64_t eight) {
+    uint64_t bytes;
+    memcpy(&bytes, w->seen + 8 * eight, sizeof bytes);
+    return bytes;
+}
+
+/* Sources of edges that the rank does not own. */
+static void mark_needed(planning *w) {
+    const int64_t *source = w->spec->source, *remote = w->graph.remote_edges;
+    uint8_t *restrict seen = w->seen;
+    memset(seen, 0, 8 * (size_t)eights(w));
+    for (int64_t i = 0; i < w->graph.nremote_edges; i++) {
+        seen[source[remote[i]]] = 1;
     }
-    for (int64_t e = 0, n = s->nedges; e < n; e++) {
-        int64_t source = sources[e], target = targets[e];
-        if ((uint64_t)source >= nrows ||
-            ((e == 0 || target != last) &&
-             ((uint64_t)target >= nrows || (!remote_targets && !marked(&read.owned, target))))) {
-            return reject_edge(w, e);
+    for (int64_t k = 0; k < eights(w); k++) {
+        w->nneeded += (int64_t)(seen_of(w, k) * 0x0101010101010101u >> 56);
+    }
+}
+
+static void list_needed(const planning *w) {
+    for (int64_t k = 0, n = 0; k < eights(w); k++) {
+        for (int64_t i = 8 * k; seen_of(w, k) && i < 8 * k + 8; i++) {
+            w->ascending[n] = i;
+            n += w->seen[i];
         }
-        last = target;
-        read.seen[source] = 1;
     }
-    find_needed(w);
-    for (int64_t e = 0; remote_targets && e < s->nedges; e++) {
-        if (!marked(&w->owned, targets[e]) && !marked(&w->needed, targets[e])) {
-            return reject_edge(w, e);
-        }
-    }
-    return LIERNE_OK;
 }
 
 /* A local row is the position of a row among the rows of its owner. Consecutive rows mostly have
@@ -197,14 +175,14 @@ static void number_rows(planning *w) {
     const lierne_graph_spec *s = w->spec;
     int64_t row = 0;
     int last = 0;
-    for (int64_t i = 0, n = 0; n < w->needed.count; i++, row++) {
+    for (int64_t i = 0, n = 0; n < w->nneeded; i++, row++) {
         int at = lierne_members_index(w->members, s->owner[i]);
         if (at != last) {
             w->next[last] = row;
             row = w->next[at];
             last = at;
         }
-        if (marked(&w->needed, i)) {
+        if (w->seen[i]) {
             w->row_of[n++] = row;
         }
     }
@@ -214,7 +192,7 @@ static void number_rows(planning *w) {
 static void count_ghosts(planning *w) {
     int64_t n = 0;
     memset(w->next, 0, (size_t)w->members->count * sizeof *w->next);
-    for (int64_t k = 0; k < w->needed.count; k++) {
+    for (int64_t k = 0; k < w->nneeded; k++) {
         w->next[lierne_members_index(w->members, w->spec->owner[w->ascending[k]])]++;
     }
     for (int m = 0; m < w->members->count; m++) {
@@ -224,45 +202,42 @@ static void count_ghosts(planning *w) {
     }
 }
 
-static void place_rows(planning *w) {
-    list_marks(&w->needed, w->spec->nrows, w->ascending);
+static void place_ghosts(planning *w) {
     count_ghosts(w);
-    for (int64_t i = 0; i < w->owned.count; i++) {
-        w->place[w->graph.owned[i]] = i;
-    }
-    for (int64_t n = 0; n < w->needed.count; n++) {
+    for (int64_t n = 0; n < w->nneeded; n++) {
         int64_t row = w->ascending[n];
         int32_t owner = w->spec->owner[row];
         int64_t k = w->next[lierne_members_index(w->members, owner)]++;
         w->rank_of_ghost[k] = owner;
         w->row_of_ghost[k] = w->row_of[n];
         w->graph.ghosts[k] = row;
-        w->place[row] = w->owned.count + k;
+        w->place[row] = w->nowned + k;
     }
 }
 
-static void localise_edges(planning *w) {
+/* The ends of edges that are ghosts. */
+static lierne_status localise_ghosts(const planning *w) {
     const int64_t *source = w->spec->source, *target = w->spec->target, *place = w->place;
-    const int64_t n = w->spec->nedges, nowned = w->owned.count;
     int64_t *restrict sources = w->graph.edge_source, *restrict targets = w->graph.edge_target;
-    int64_t *restrict local = w->graph.local_edges, *restrict remote = w->graph.remote_edges;
-    int64_t nlocal = 0, nremote = 0;
-    for (int64_t e = 0; e < n; e++) {
-        int64_t at = place[source[e]];
-        sources[e] = at;
-        targets[e] = place[target[e]];
-        local[nlocal] = e;
-        remote[nremote] = e;
-        nlocal += at < nowned;
-        nremote += at >= nowned;
+    for (int64_t i = 0; i < w->graph.nremote_edges; i++) {
+        int64_t e = w->graph.remote_edges[i];
+        sources[e] = place[source[e]];
     }
-    w->graph.nedges = n;
-    w->graph.nlocal_edges = nlocal;
-    w->graph.nremote_edges = nremote;
+    for (int64_t e = 0; w->spec->remote_targets && e < w->spec->nedges; e++) {
+        targets[e] = place[target[e]];
+        if (targets[e] < 0) {
+            return reject_edge(w, e);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status take_list(lierne_star_forest_graph *g, int slot, int64_t **out, int64_t n) {
+    return lierne_workspace_take(&g->workspace, slot, out, (size_t)n, sizeof **out);
 }
 
 static lierne_status reserve_ghosts(planning *w) {
-    size_t n = (size_t)w->needed.count, members = (size_t)w->members->count;
+    size_t n = (size_t)w->nneeded, members = (size_t)w->members->count;
     lierne_workspace *workspace = &w->memory->work;
     LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, members, sizeof *w->next));
     memset(w->next, 0, members * sizeof *w->next);
@@ -270,22 +245,19 @@ static lierne_status reserve_ghosts(planning *w) {
     LIERNE_TRY(
         lierne_workspace_take(workspace, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
     LIERNE_TRY(lierne_workspace_take(workspace, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
-    return lierne_workspace_take(workspace, ASCENDING, &w->ascending, n, sizeof *w->ascending);
+    LIERNE_TRY(
+        lierne_workspace_take(workspace, ASCENDING, &w->ascending, n + 1, sizeof *w->ascending));
+    return take_list(&w->graph, LIERNE_WORKSPACE_GHOSTS, &w->graph.ghosts, w->nneeded);
 }
 
-static lierne_status take_list(lierne_star_forest_graph *g, int slot, int64_t **out, int64_t n) {
-    return lierne_workspace_take(&g->workspace, slot, out, (size_t)n, sizeof **out);
-}
-
-/* Reuses the lists of the graph before the last one. */
+/* Reuses the lists of the graph before the last one; place_owned writes one row too many. */
 static lierne_status reserve_lists(planning *w) {
     lierne_star_forest_graph *g = &w->graph;
     int64_t n = w->spec->nedges;
     g->workspace = w->memory->lists;
     w->memory->lists = (lierne_workspace){0};
     w->took_lists = true;
-    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->owned.count));
-    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_GHOSTS, &g->ghosts, w->needed.count));
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->nowned + 1));
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_SOURCE, &g->edge_source, n));
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_TARGET, &g->edge_target, n));
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_LOCAL, &g->local_edges, n));
@@ -295,31 +267,30 @@ static lierne_status reserve_lists(planning *w) {
 static lierne_status reserve_rows(planning *w) {
     lierne_workspace *workspace = &w->memory->work;
     size_t n = (size_t)w->spec->nrows;
-    LIERNE_TRY(marks_take(&w->owned, workspace, OWNED, w->spec->nrows));
-    LIERNE_TRY(marks_take(&w->needed, workspace, NEEDED, w->spec->nrows));
-    LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, n, sizeof *w->seen));
+    LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, (size_t)eights(w), 8));
     return lierne_workspace_take(workspace, PLACE, &w->place, n, sizeof *w->place);
 }
 
 static lierne_status prepare_graph(planning *w) {
     LIERNE_TRY(check_spec(w));
     LIERNE_TRY(reserve_rows(w));
-    LIERNE_TRY(mark_owned(w));
-    LIERNE_TRY(mark_needed(w));
-    LIERNE_TRY(reserve_ghosts(w));
+    LIERNE_TRY(count_owned(w));
     LIERNE_TRY(reserve_lists(w));
-    list_marks(&w->owned, w->spec->nrows, w->graph.owned);
+    place_owned(w);
+    LIERNE_TRY(localise_edges(w));
+    mark_needed(w);
+    LIERNE_TRY(reserve_ghosts(w));
+    list_needed(w);
     number_rows(w);
-    place_rows(w);
-    localise_edges(w);
-    return LIERNE_OK;
+    place_ghosts(w);
+    return localise_ghosts(w);
 }
 
 static lierne_star_forest_spec forest_of(planning *w) {
     const lierne_graph_spec *s = w->spec;
     return (lierne_star_forest_spec){.references = {.size = sizeof(lierne_references_spec),
-                                                    .nowned = w->owned.count,
-                                                    .nghosts = w->needed.count,
+                                                    .nowned = w->nowned,
+                                                    .nghosts = w->nneeded,
                                                     .rank = w->rank_of_ghost,
                                                     .row = w->row_of_ghost,
                                                     .dtype = s->dtype,

@@ -76,11 +76,14 @@ static lierne_status put_rest(const table *t, lierne_place to) {
 
 static lierne_status add_rest(const table *t) {
     int64_t n = 0;
+    if (t->sums->rest == LIERNE_REST_NONE) {
+        return LIERNE_OK;
+    }
     for (int64_t r = 0; r < t->sums->nrows; r++) {
         t->lists[n] = r;
         n += t->seen[r] == NONE;
     }
-    if (n == 0 || t->sums->rest == LIERNE_REST_NONE) {
+    if (n == 0) {
         return LIERNE_OK;
     }
     lierne_place to;
