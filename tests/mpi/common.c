@@ -88,6 +88,12 @@ void test_cut_messages(lierne_context *context, size_t bytes) {
     }
 }
 
+void test_exchange_densely(lierne_context *context, int few) {
+    if (strcmp(context->control->name, "mpi") == 0) {
+        ((lierne_mpi_state *)context->control_self)->few = few;
+    }
+}
+
 static bool show_counts(MPI_Comm comm) {
     long sum[2];
     int rank;

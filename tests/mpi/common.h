@@ -40,6 +40,8 @@ void test_hurry(lierne_context *context, double seconds);
 
 /* Over MPI, cuts messages into pieces of at most `bytes` from now on, the same on every rank. */
 void test_cut_messages(lierne_context *context, size_t bytes);
+/* Up to how many ranks control messages are exchanged densely. Collective. */
+void test_exchange_densely(lierne_context *context, int few);
 
 /* Memory for in and out of calls that fail: MPI may use them until MPI_Finalize, so test_finish
  * frees them after it. */

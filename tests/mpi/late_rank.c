@@ -349,12 +349,21 @@ static void agree_late(int late) {
 
 static double asleep; /* seconds by which the next probe for messages is delayed */
 
-/* Replaces MPI_Improbe in the library too. */
-int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
-                MPI_Status *status) {
+static void sleep_once(void) {
     usleep((useconds_t)(asleep * 1e6));
     asleep = 0;
+}
+
+/* These replace MPI's in the library, too: where many ranks look for control messages, and few. */
+int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
+                MPI_Status *status) {
+    sleep_once();
     return PMPI_Improbe(source, tag, comm, flag, message, status);
+}
+
+int MPI_Testsome(int n, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
+    sleep_once();
+    return PMPI_Testsome(n, requests, done, indices, statuses);
 }
 
 /* Control messages of several hundred kilobytes, whose buffers MPI reads when they are received. */
@@ -395,9 +404,11 @@ static lierne_status make_brick(lierne_context *context) {
     return lierne_brick_create(&brick, context, &spec);
 }
 
-/* The late rank finds control messages of a rank that has given up. */
-static void read_late(int late, lierne_status (*plan)(lierne_context *context)) {
+/* The late rank finds control messages of a rank that has given up. few: the most ranks that
+ * exchange densely. */
+static void read_late(int few, int late, lierne_status (*plan)(lierne_context *context)) {
     lierne_context *context = test_context(PATIENT);
+    test_exchange_densely(context, few);
     reuse memory = {0};
     MPI_Barrier(MPI_COMM_WORLD);
     test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);
@@ -427,8 +438,10 @@ int main(int argc, char **argv) {
         for (int late = 0; late < 2; late++) {
             give_up_in_flight(late);
             agree_late(late);
-            read_late(late, plan_swap);
-            read_late(late, make_brick);
+            for (int few = 0; few <= test_world; few += test_world) {
+                read_late(few, late, plan_swap);
+                read_late(few, late, make_brick);
+            }
         }
     }
     return test_finish();

@@ -13,6 +13,12 @@
 #define TIMEOUT    0.5 /* seconds, where a rank does not call */
 #define MOST_RANKS 64
 
+static lierne_context *open_context(int few) {
+    lierne_context *context = test_context(PATIENT);
+    test_exchange_densely(context, few);
+    return context;
+}
+
 static lierne_status exchange(lierne_context *context, pattern p, int round, size_t most) {
     lierne_control_message messages[MOST_RANKS];
     lierne_control_messages received = {0};
@@ -120,6 +126,28 @@ static void an_error_kills_nothing(lierne_context *context, int bad) {
     CHECK_OK(exchange(context, ALL_TO_ALL, 1, 5));
 }
 
+/* A rank that only agrees drops what the others send it, and all learn that they differ. */
+static void one_only_agrees(lierne_context *context) {
+    int64_t words[3] = {1, 2, 3};
+    lierne_control_message message = {.peer = 0, .count = 3, .words = words};
+    const lierne_field field = {.name = "kind", .value = test_rank == 0};
+    const lierne_control_agreement agreement = {LIERNE_OK, &field, 1};
+    lierne_control_messages received = {0};
+    lierne_status memory, status;
+    if (test_rank == 0) {
+        status = lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL);
+    } else {
+        status =
+            lierne_context_agree_exchange(context, &agreement, &message, 1, &received, &memory);
+    }
+    lierne_control_messages_destroy(&received);
+    if (test_world > 1) {
+        test_same_error(status, LIERNE_ERR_MISMATCH, "agreeing while others plan");
+    }
+    CHECK_OK(exchange(context, ALL_TO_ALL, 3, 5));
+    CHECK_OK(exchange(context, ALL_TO_ALL, 4, 5));
+}
+
 /* Each allocation of one rank fails in one round, with messages of one and of many pieces. */
 static void without_memory(lierne_context *context, int bad, size_t chunk) {
     lierne_status status = LIERNE_ERR_NO_MEMORY;
@@ -159,9 +187,9 @@ static void long_message_without_memory(lierne_context *context) {
 /* Rank 0 calls after the others have given up, whose contexts stay dead. Without messages all ranks
  * are then in the barrier, which must fail nevertheless. The buffers of pending messages must stay
  * allocated: MPI reads them when rank 0 calls. */
-static void stay_away(size_t nmessages, size_t words) {
+static void stay_away(int few, size_t nmessages, size_t words) {
     size_t before = lierne_mem_live();
-    lierne_context *context = test_context(PATIENT);
+    lierne_context *context = open_context(few);
     lierne_control_message message = {.peer = 0, .count = words};
     lierne_control_messages received = {0};
     CHECK_OK(lierne_alloc(&message.words, words, 8));
@@ -195,8 +223,8 @@ static void stay_away(size_t nmessages, size_t words) {
 }
 
 /* The last rank does not call, and the others watch a process that has ended in its place. */
-static void peer_dies(void) {
-    lierne_context *context = test_context(PATIENT);
+static void peer_dies(int few) {
+    lierne_context *context = open_context(few);
     lierne_mpi_state *state = context->control_self;
     int last = test_world - 1;
     double start = lierne_now();
@@ -219,21 +247,17 @@ static void peer_dies(void) {
     CHECK_OK(lierne_context_destroy(context));
 }
 
-int main(int argc, char **argv) {
-    /* Open MPI copies long messages once; with 4 ranks it must send them in fragments. */
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    if (size && atoi(size) == 4) {
-        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    }
-    test_start(&argc, &argv);
+/* few: the most ranks that exchange densely. */
+static void exchange_all_ways(int few) {
     size_t before = lierne_mem_live();
-    lierne_context *context = test_context(PATIENT);
+    lierne_context *context = open_context(few);
     every_pattern(context, 20);
     every_pattern(context, 5000);
     every_length_of_pieces(context);
     whole_pieces(context);
     many_pieces(context);
     ranks_run_ahead(context);
+    one_only_agrees(context);
     for (int i = 0; i < 2; i++) {
         int rank = i == 0 ? test_world - 1 : 0;
         an_error_kills_nothing(context, rank);
@@ -244,10 +268,21 @@ int main(int argc, char **argv) {
     CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     if (test_world > 1) {
-        stay_away(0, 0);
-        stay_away(1, 10);
-        stay_away(1, 3 * LIERNE_MPI_SINK);
-        peer_dies();
+        stay_away(few, 0, 0);
+        stay_away(few, 1, 10);
+        stay_away(few, 1, 3 * LIERNE_MPI_SINK);
+        peer_dies(few);
     }
+}
+
+int main(int argc, char **argv) {
+    /* Open MPI copies long messages once; with 4 ranks it must send them in fragments. */
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    if (size && atoi(size) == 4) {
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    }
+    test_start(&argc, &argv);
+    exchange_all_ways(LIERNE_MPI_FEW);
+    exchange_all_ways(0);
     return test_finish();
 }

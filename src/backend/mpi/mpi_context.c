@@ -49,6 +49,7 @@ static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
     m->listening = MPI_REQUEST_NULL;
     m->opened = -1;
     m->piece_bytes = PIECE;
+    m->few = LIERNE_MPI_FEW;
     m->timeout = lierne_context_timeout(spec);
     MPI_Comm_rank(comm, &m->rank);
     MPI_Comm_size(comm, &m->world);

@@ -197,28 +197,41 @@ static void abandon(exchange *x) {
     }
 }
 
-lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
-                                  const lierne_control_message *messages, size_t n,
-                                  lierne_control_messages *received, lierne_status *memory) {
-    size_t piece =
-        (m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink) / sizeof m->sink[0];
+static lierne_status exchange_sparsely(lierne_mpi_state *m, const lierne_mpi_exchange_spec *spec,
+                                       lierne_status *memory) {
     exchange x = {.state = m,
-                  .tag = m->tags + (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
-                  .piece = piece > 0 ? piece : 1,
-                  .messages = messages,
-                  .nmessages = n,
-                  .received = received,
-                  .words = words};
+                  .tag = spec->tag,
+                  .piece = spec->piece,
+                  .messages = spec->messages,
+                  .nmessages = spec->nmessages,
+                  .received = spec->received,
+                  .words = spec->words};
     for (int i = 0; i < WINDOW; i++) {
         x.sends.requests[i] = x.receives.requests[i] = MPI_REQUEST_NULL;
     }
-    lierne_mpi_start_deadline(m);
     lierne_status status = run_exchange(&x);
     if (status != LIERNE_OK) {
         abandon(&x);
     }
     *memory = x.memory;
-    if (received && (status != LIERNE_OK || x.memory != LIERNE_OK)) {
+    return status;
+}
+
+lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
+                                  const lierne_control_message *messages, size_t n,
+                                  lierne_control_messages *received, lierne_status *memory) {
+    size_t piece = m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink;
+    const lierne_mpi_exchange_spec spec = {m->tags +
+                                               (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
+                                           piece < 8 ? 1 : piece / 8,
+                                           words,
+                                           messages,
+                                           n,
+                                           received};
+    lierne_mpi_start_deadline(m);
+    lierne_status status =
+        (m->world <= m->few ? lierne_mpi_dense_exchange : exchange_sparsely)(m, &spec, memory);
+    if (received && (status != LIERNE_OK || *memory != LIERNE_OK)) {
         lierne_control_messages_destroy(received);
     } else if (received) {
         lierne_control_messages_sort(received);

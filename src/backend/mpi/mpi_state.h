@@ -15,6 +15,7 @@
 #define LIERNE_MPI_SINK            (1 << 17) /* words; unused pages of it take no memory */
 #define LIERNE_MPI_CONTROL_TAGS    2
 #define LIERNE_MPI_POLLS_PER_YIELD 64
+#define LIERNE_MPI_FEW             16 /* most ranks of a dense exchange */
 
 /* What a rank tells the others about its error. */
 typedef struct lierne_notice {
@@ -35,11 +36,14 @@ typedef struct lierne_mpi_state {
     double timeout;           /* seconds */
     lierne_deadline deadline; /* of the running collective */
     int agreements;
-    unsigned exchanges;   /* sparse ones */
+    unsigned exchanges;   /* sparse ones, and dense ones */
+    int few;              /* most ranks that exchange densely; at most LIERNE_MPI_FEW */
     bool abandoned;       /* MPI may still write here, for example after a missed deadline */
     bool pending_buffers; /* a sparse exchange failed with sends in flight */
     int64_t reduce_in[LIERNE_MAX_REDUCED];
     int64_t reduce_out[LIERNE_MAX_REDUCED];
+    int64_t heads_in[LIERNE_MPI_FEW][1 + LIERNE_MAX_REDUCED];
+    int64_t heads_out[LIERNE_MPI_FEW][1 + LIERNE_MAX_REDUCED];
     lierne_notice decision;
     lierne_field page[LIERNE_MPI_PAGE];
     lierne_rank_info *ranks; /* until nodes are numbered */
@@ -113,9 +117,24 @@ lierne_status lierne_mpi_agree_exchange(void *state, const lierne_control_agreem
 /* Whether all ranks close their control. Waits at most the timeout. Collective. */
 bool lierne_mpi_all_close(lierne_mpi_state *m);
 
+/* mpi_dense_exchange.c. The exchange where ranks are few. */
+typedef struct lierne_mpi_exchange_spec {
+    int tag;
+    size_t piece; /* words of a full one */
+    int words;    /* of the reduction */
+    const lierne_control_message *messages;
+    size_t nmessages;
+    lierne_control_messages *received; /* NULL: what arrives is dropped */
+} lierne_mpi_exchange_spec;
+/* Collective. The minimum of spec->words of reduce_in goes to reduce_out. received is in no order,
+ * and of no use if *memory is NO_MEMORY. */
+lierne_status lierne_mpi_dense_exchange(lierne_mpi_state *m, const lierne_mpi_exchange_spec *spec,
+                                        lierne_status *memory);
+
 /* mpi_sparse_exchange.c. exchange: a sparse exchange that ends with the minimum of words of
- * reduce_in over the ranks, in reduce_out; 0: with a barrier. received NULL: drops what arrives.
- * memory: whether this rank had memory for it, else NO_MEMORY, and received is empty. */
+ * reduce_in over the ranks, in reduce_out; 0: with a barrier. Few ranks exchange densely. received
+ * NULL: drops what arrives. memory: whether this rank had memory for it, else NO_MEMORY, and
+ * received is empty. */
 lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
                                   const lierne_control_message *messages, size_t n,
                                   lierne_control_messages *received, lierne_status *memory);

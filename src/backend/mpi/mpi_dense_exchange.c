@@ -1,0 +1,206 @@
+/* The exchange of few ranks: every rank sends every other one a head, which says how many words
+ * follow for it and has its part of the reduction. So every rank knows what to receive from whom,
+ * and the exchange ends for it when that has arrived and what it sends has left.
+ *
+ * The sparse exchange takes a message and its answer, and then a reduction in several rounds. Where
+ * ranks outnumber cores each of these waits until other ranks had their turn, here one does. A rank
+ * sends as many heads as there are ranks, which is why many ranks exchange otherwise.
+ *
+ * A rank is at most one exchange ahead of another, because it has a head of every rank. Words
+ * follow in pieces, as in the sparse exchange, one at a time in each direction between two ranks.
+ */
+#include "backend/mpi/mpi_state.h"
+
+#include <string.h>
+
+enum { HEAD_IN, HEAD_OUT, WORDS_IN, WORDS_OUT, KINDS };
+#define REQUESTS (KINDS * LIERNE_MPI_FEW)
+#define NOWHERE  ((size_t)-1)
+
+/* What passes between this rank and another one. */
+typedef struct partner {
+    const lierne_control_message *message; /* to it, or NULL */
+    size_t sent;                           /* words of it, or on their way */
+    size_t received;                       /* likewise, of those that it sends */
+    size_t expected;
+    size_t index; /* of what it sends among the received messages, or NOWHERE */
+} partner;
+
+typedef struct exchange {
+    lierne_mpi_state *state;
+    const lierne_mpi_exchange_spec *spec;
+    lierne_status memory; /* OK, or NO_MEMORY: all further messages go to the sink */
+    int sink;             /* the rank whose words it receives, or -1 */
+    int active;
+    partner partners[LIERNE_MPI_FEW];
+    MPI_Request requests[REQUESTS];
+} exchange;
+
+static lierne_status check_started(exchange *x, int code, const char *what) {
+    if (code != MPI_SUCCESS) {
+        return lierne_mpi_failed(x->state, code, what);
+    }
+    x->active++;
+    return LIERNE_OK;
+}
+
+static int next_piece(const exchange *x, size_t all, size_t done) {
+    return (int)(all - done < x->spec->piece ? all - done : x->spec->piece);
+}
+
+static lierne_status send_words(exchange *x, int peer) {
+    partner *p = &x->partners[peer];
+    const lierne_control_message *m = p->message;
+    if (!m || p->sent == m->count) {
+        return LIERNE_OK;
+    }
+    int words = next_piece(x, m->count, p->sent);
+    LIERNE_TRY(
+        check_started(x,
+                      MPI_Isend(m->words + p->sent, words, MPI_INT64_T, peer, x->spec->tag,
+                                x->state->comm, &x->requests[WORDS_OUT * LIERNE_MPI_FEW + peer]),
+                      "MPI_Isend"));
+    p->sent += (size_t)words;
+    return LIERNE_OK;
+}
+
+static lierne_status start(exchange *x, int peer) {
+    lierne_mpi_state *m = x->state;
+    int64_t *head = m->heads_out[peer];
+    int words = 1 + x->spec->words;
+    head[0] = x->partners[peer].message ? (int64_t)x->partners[peer].message->count : -1;
+    memcpy(head + 1, m->reduce_in, (size_t)x->spec->words * sizeof *head);
+    LIERNE_TRY(check_started(x,
+                             MPI_Irecv(m->heads_in[peer], words, MPI_INT64_T, peer, x->spec->tag,
+                                       m->comm, &x->requests[HEAD_IN * LIERNE_MPI_FEW + peer]),
+                             "MPI_Irecv"));
+    LIERNE_TRY(check_started(x,
+                             MPI_Isend(head, words, MPI_INT64_T, peer, x->spec->tag, m->comm,
+                                       &x->requests[HEAD_OUT * LIERNE_MPI_FEW + peer]),
+                             "MPI_Isend"));
+    return send_words(x, peer);
+}
+
+/* One rank at a time receives into the sink. */
+static lierne_status receive_words(exchange *x, int peer) {
+    partner *p = &x->partners[peer];
+    MPI_Request *request = &x->requests[WORDS_IN * LIERNE_MPI_FEW + peer];
+    bool drops = p->index == NOWHERE;
+    if (p->received == p->expected || *request != MPI_REQUEST_NULL || (drops && x->sink >= 0)) {
+        return LIERNE_OK;
+    }
+    int words = next_piece(x, p->expected, p->received);
+    int64_t *to = drops ? x->state->sink : x->spec->received->at[p->index].words + p->received;
+    LIERNE_TRY(check_started(x,
+                             MPI_Irecv(to, words, MPI_INT64_T, peer, x->spec->tag, x->state->comm,
+                                       request),
+                             "MPI_Irecv"));
+    x->sink = drops ? peer : x->sink;
+    p->received += (size_t)words;
+    return LIERNE_OK;
+}
+
+static void take_head(exchange *x, int peer) {
+    lierne_mpi_state *m = x->state;
+    const int64_t *head = m->heads_in[peer];
+    partner *p = &x->partners[peer];
+    for (int i = 0; i < x->spec->words; i++) {
+        m->reduce_out[i] = head[1 + i] < m->reduce_out[i] ? head[1 + i] : m->reduce_out[i];
+    }
+    p->expected = head[0] < 0 ? 0 : (size_t)head[0];
+    if (head[0] >= 0 && x->spec->received && x->memory == LIERNE_OK) {
+        x->memory = lierne_control_messages_add(x->spec->received, peer, p->expected);
+        p->index = x->memory == LIERNE_OK ? x->spec->received->count - 1 : NOWHERE;
+    }
+}
+
+static lierne_status complete(exchange *x, int request) {
+    int kind = request / LIERNE_MPI_FEW, peer = request % LIERNE_MPI_FEW;
+    x->active--;
+    if (kind == WORDS_OUT) {
+        return send_words(x, peer);
+    }
+    if (kind == HEAD_IN) {
+        take_head(x, peer);
+    }
+    x->sink = kind == WORDS_IN && x->sink == peer ? -1 : x->sink;
+    return LIERNE_OK;
+}
+
+static lierne_status step(exchange *x, bool *moved) {
+    int n, done[REQUESTS];
+    int code = MPI_Testsome(REQUESTS, x->requests, &n, done, MPI_STATUSES_IGNORE);
+    if (code != MPI_SUCCESS) {
+        return lierne_mpi_failed(x->state, code, "MPI_Testsome");
+    }
+    for (int i = 0; i < n; i++) {
+        LIERNE_TRY(complete(x, done[i]));
+    }
+    for (int r = 0; n > 0 && r < x->state->world; r++) {
+        LIERNE_TRY(receive_words(x, r));
+    }
+    *moved = n > 0;
+    return LIERNE_OK;
+}
+
+/* A message to itself is copied. */
+static void take_own(exchange *x) {
+    lierne_mpi_state *m = x->state;
+    const lierne_control_message *own = x->partners[m->rank].message;
+    lierne_control_messages *received = x->spec->received;
+    memcpy(m->reduce_out, m->reduce_in, (size_t)x->spec->words * sizeof *m->reduce_in);
+    if (own && received) {
+        x->memory = lierne_control_messages_add(received, m->rank, own->count);
+    }
+    if (own && received && x->memory == LIERNE_OK && own->count > 0) {
+        memcpy(received->at[received->count - 1].words, own->words,
+               own->count * sizeof *own->words);
+    }
+}
+
+static lierne_status run_exchange(exchange *x) {
+    const char *what = x->spec->words > 0 ? "agreeing" : "planning";
+    take_own(x);
+    for (int r = 0; r < x->state->world; r++) {
+        LIERNE_TRY(r == x->state->rank ? LIERNE_OK : start(x, r));
+    }
+    while (x->active > 0) {
+        bool moved;
+        LIERNE_TRY(step(x, &moved));
+        if (!moved) {
+            LIERNE_TRY(lierne_mpi_pause(x->state, what));
+        }
+    }
+    return lierne_mpi_check_given_up(x->state);
+}
+
+/* MPI may still read what is being sent and write what is being received. */
+static void abandon(const exchange *x) {
+    x->state->pending_buffers |= x->spec->nmessages > 0;
+    for (int r = 0; r < x->state->world; r++) {
+        const partner *p = &x->partners[r];
+        if (x->requests[WORDS_IN * LIERNE_MPI_FEW + r] != MPI_REQUEST_NULL && p->index != NOWHERE) {
+            x->spec->received->at[p->index].words = NULL;
+        }
+    }
+}
+
+lierne_status lierne_mpi_dense_exchange(lierne_mpi_state *m, const lierne_mpi_exchange_spec *spec,
+                                        lierne_status *memory) {
+    exchange x = {.state = m, .spec = spec, .sink = -1};
+    for (int i = 0; i < REQUESTS; i++) {
+        x.requests[i] = MPI_REQUEST_NULL;
+    }
+    for (int r = 0; r < LIERNE_MPI_FEW; r++) {
+        x.partners[r].index = NOWHERE;
+    }
+    for (size_t i = 0; i < spec->nmessages; i++) {
+        x.partners[spec->messages[i].peer].message = &spec->messages[i];
+    }
+    lierne_status status = run_exchange(&x);
+    if (status != LIERNE_OK) {
+        abandon(&x);
+    }
+    *memory = x.memory;
+    return status;
+}
