@@ -1,10 +1,9 @@
 /* The graph planner: from edges and owners to references.
  *
- * One pass over the edges writes the local row of each end that the rank owns, looked up by row of
- * the graph, and lists the edges from other rows. These alone are read again: once to mark their
- * sources, a byte per row of the graph, and once when marked rows have become ghosts. No pass
- * branches on whose a source is. Rows of the graph are counted owner by owner, so that ghosts come
- * in order of their owners without being sorted. */
+ * One pass over the edges marks their sources, a byte per row of the graph, and a second one checks
+ * targets and writes the local row of each end, which is looked up by row. Neither branches on
+ * whose a source is. Rows of the graph are counted owner by owner, so that ghosts come in order of
+ * their owners without being sorted. */
 #include "plan/sparse/sparse_saved_spec.h"
 
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
@@ -103,40 +102,6 @@ static lierne_status reject_edge(const planning *w, int64_t e) {
                        s->remote_targets ? " and no edge has as its source" : "");
 }
 
-/* Other ends than owned ones get -1. Consecutive edges mostly have the same target. */
-static lierne_status localise_edges(planning *w) {
-    const int64_t *source = w->spec->source, *target = w->spec->target, *place = w->place;
-    const uint64_t nrows = (uint64_t)w->spec->nrows;
-    const int64_t n = w->spec->nedges, least = w->spec->remote_targets ? -1 : 0;
-    lierne_star_forest_graph *g = &w->graph;
-    int64_t *restrict sources = g->edge_source, *restrict targets = g->edge_target;
-    int64_t *restrict local = g->local_edges, *restrict remote = g->remote_edges;
-    int64_t nlocal = 0, nremote = 0, last = 0, to = 0;
-    for (int64_t e = 0; e < n; e++) {
-        if ((uint64_t)source[e] >= nrows) {
-            return reject_edge(w, e);
-        }
-        if (e == 0 || target[e] != last) {
-            last = target[e];
-            if ((uint64_t)last >= nrows || place[last] < least) {
-                return reject_edge(w, e);
-            }
-            to = place[last];
-        }
-        int64_t at = place[source[e]];
-        sources[e] = at;
-        targets[e] = to;
-        local[nlocal] = e;
-        remote[nremote] = e;
-        nlocal += at >= 0;
-        nremote += at < 0;
-    }
-    g->nedges = n;
-    g->nlocal_edges = nlocal;
-    g->nremote_edges = nremote;
-    return LIERNE_OK;
-}
-
 static int64_t eights(const planning *w) {
     return w->spec->nrows / 8 + 1;
 }
@@ -147,17 +112,47 @@ static uint64_t seen_of(const planning *w, int64_t eight) {
     return bytes;
 }
 
+/* Whether an edge is wrong; placed: ghosts have their places. */
+static bool is_wrong(const planning *w, int64_t e, bool placed) {
+    int64_t target = w->spec->target[e];
+    if (!in_graph(w, w->spec->source[e]) || !in_graph(w, target)) {
+        return true;
+    }
+    bool owned = w->place[target] >= 0 && w->place[target] < w->nowned;
+    return !owned && (!w->spec->remote_targets || (placed && w->place[target] < 0));
+}
+
+/* Numbers outside of the graph come first. */
+static lierne_status reject_first_edge(const planning *w) {
+    for (int placed = 0; placed < 2; placed++) {
+        for (int64_t e = 0; e < w->spec->nedges; e++) {
+            if (is_wrong(w, e, placed)) {
+                return reject_edge(w, e);
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* Sources of edges that the rank does not own. */
-static void mark_needed(planning *w) {
-    const int64_t *source = w->spec->source, *remote = w->graph.remote_edges;
+static lierne_status mark_needed(planning *w) {
+    const int64_t *source = w->spec->source;
+    const uint64_t nrows = (uint64_t)w->spec->nrows;
     uint8_t *restrict seen = w->seen;
     memset(seen, 0, 8 * (size_t)eights(w));
-    for (int64_t i = 0; i < w->graph.nremote_edges; i++) {
-        seen[source[remote[i]]] = 1;
+    for (int64_t e = 0; e < w->spec->nedges; e++) {
+        if ((uint64_t)source[e] >= nrows) {
+            return reject_first_edge(w);
+        }
+        seen[source[e]] = 1;
+    }
+    for (int64_t i = 0; i < w->nowned; i++) {
+        seen[w->graph.owned[i]] = 0;
     }
     for (int64_t k = 0; k < eights(w); k++) {
         w->nneeded += (int64_t)(seen_of(w, k) * 0x0101010101010101u >> 56);
     }
+    return LIERNE_OK;
 }
 
 static void list_needed(const planning *w) {
@@ -215,20 +210,35 @@ static void place_ghosts(planning *w) {
     }
 }
 
-/* The ends of edges that are ghosts. */
-static lierne_status localise_ghosts(const planning *w) {
+/* Consecutive edges mostly have the same target. */
+static lierne_status localise_edges(planning *w) {
     const int64_t *source = w->spec->source, *target = w->spec->target, *place = w->place;
-    int64_t *restrict sources = w->graph.edge_source, *restrict targets = w->graph.edge_target;
-    for (int64_t i = 0; i < w->graph.nremote_edges; i++) {
-        int64_t e = w->graph.remote_edges[i];
-        sources[e] = place[source[e]];
-    }
-    for (int64_t e = 0; w->spec->remote_targets && e < w->spec->nedges; e++) {
-        targets[e] = place[target[e]];
-        if (targets[e] < 0) {
-            return reject_edge(w, e);
+    const uint64_t nrows = (uint64_t)w->spec->nrows;
+    const int64_t n = w->spec->nedges, nowned = w->nowned;
+    lierne_star_forest_graph *g = &w->graph;
+    int64_t *restrict sources = g->edge_source, *restrict targets = g->edge_target;
+    int64_t *restrict local = g->local_edges, *restrict remote = g->remote_edges;
+    const int64_t end = w->spec->remote_targets ? INT64_MAX : nowned;
+    int64_t nlocal = 0, nremote = 0, last = 0, to = 0;
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at = place[source[e]];
+        if (e == 0 || target[e] != last) {
+            last = target[e];
+            to = (uint64_t)last < nrows ? place[last] : -1;
+            if (to < 0 || to >= end) {
+                return reject_first_edge(w);
+            }
         }
+        sources[e] = at;
+        targets[e] = to;
+        local[nlocal] = e;
+        remote[nremote] = e;
+        nlocal += at < nowned;
+        nremote += at >= nowned;
     }
+    g->nedges = n;
+    g->nlocal_edges = nlocal;
+    g->nremote_edges = nremote;
     return LIERNE_OK;
 }
 
@@ -277,13 +287,12 @@ static lierne_status prepare_graph(planning *w) {
     LIERNE_TRY(count_owned(w));
     LIERNE_TRY(reserve_lists(w));
     place_owned(w);
-    LIERNE_TRY(localise_edges(w));
-    mark_needed(w);
+    LIERNE_TRY(mark_needed(w));
     LIERNE_TRY(reserve_ghosts(w));
     list_needed(w);
     number_rows(w);
     place_ghosts(w);
-    return localise_ghosts(w);
+    return localise_edges(w);
 }
 
 static lierne_star_forest_spec forest_of(planning *w) {
