@@ -52,8 +52,9 @@ static const method_kind *const graphs[] = {&lierne_graph,        &lierne_graph_
                                             &rows_bound};
 static const method_kind *const halos[] = {&lierne_swaps, &lierne_flat, &swaps_mpi, &petsc_halo,
                                            &rows_bound};
-static const method_kind *const plans[] = {&plan_edges, &plan_retyped, &plan_petsc_edges,
-                                           &plan_pairs, &plan_petsc_pairs};
+static const method_kind *const plans[] = {&plan_edges,      &plan_retyped, &plan_petsc_edges,
+                                           &plan_hand_edges, &plan_pairs,   &plan_petsc_pairs,
+                                           &plan_hand_pairs};
 
 /* A plan is judged by its forward, whichever way it came to be. */
 static void reset_plan(const void *of, int direction) {
@@ -110,8 +111,10 @@ static tables plan_tables = {.unit = "microseconds",
                              .reference = &plan_edges,
                              .over = "/edges",
                              .columns = {{"PetscSF", {&plan_petsc_edges}},
+                                         {"by hand", {&plan_hand_edges}},
                                          {"pairs", {&plan_pairs}},
-                                         {"SF pairs", {&plan_petsc_pairs}}}};
+                                         {"SF pairs", {&plan_petsc_pairs}},
+                                         {"by hand", {&plan_hand_pairs}}}};
 
 static tables move_tables = {.unit = "microseconds",
                              .per_second = 1e6,

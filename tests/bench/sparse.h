@@ -98,6 +98,7 @@ extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
 extern const method_kind rows_bound;
 /* Planning a graph: FORWARD from nothing, ADJOINT again where there is a plan. */
 extern const method_kind plan_edges, plan_retyped, plan_pairs, plan_petsc_edges, plan_petsc_pairs;
+extern const method_kind plan_hand_edges, plan_hand_pairs; /* what bounds them */
 
 /* Steps of atoms that leave their bricks; there the workload has nowned and grid only. */
 extern const method_kind migration_lierne, migration_lammps;

@@ -3,10 +3,11 @@
  * The common case is that no rank failed and all fields are equal, so it costs one reduction of
  * three words: the lowest rank that failed, and the minimum of [h, ~h] of a hash of the fields.
  * That pair tells whether all hashes are equal, because the minimum of ~h is the complement of the
- * maximum of h. Few ranks send these words in the heads of a dense exchange. Details are exchanged only on an error: a rank that failed broadcasts its message;
- * if fields differ, rank 0 broadcasts its fields page by page and the lowest rank that differs
- * finds the field; if that is a list, rank 0 broadcasts its items likewise. No step allocates, so
- * that a rank without memory takes part like any other.
+ * maximum of h. Few ranks send these words in the heads of a dense exchange. Details are exchanged
+ * only on an error: a rank that failed broadcasts its message; if fields differ, rank 0 broadcasts
+ * its fields page by page and the lowest rank that differs finds the field; if that is a list, rank
+ * 0 broadcasts its items likewise. No step allocates, so that a rank without memory takes part like
+ * any other.
  *
  * Closing the control begins with the same reduction. If one rank closes while others agree, all of
  * them call the same collective; MPI ends the program when ranks call different ones. */
