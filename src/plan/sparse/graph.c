@@ -7,7 +7,7 @@
 #include "plan/sparse/sparse_saved_spec.h"
 
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
-enum { SEEN, PLACE, NEXT, ROW_OF, RANK, ROW, ASCENDING };
+enum { SEEN, PLACE, NEXT, RANK, ROW, ASCENDING };
 typedef struct planning {
     const lierne_graph_spec *spec;
     lierne_star_forest_memory *memory;
@@ -15,10 +15,9 @@ typedef struct planning {
     const lierne_members *members;
     int64_t nowned;
     int64_t nneeded;
-    uint8_t *seen;   /* of each row of the graph, in eights: whether it is needed */
-    int64_t *place;  /* of each row of the graph: the local row; -1 where it has none */
-    int64_t *next;   /* of each member: the ghost that its next needed row becomes */
-    int64_t *row_of; /* of each needed row, ascending: its local row at its owner */
+    uint8_t *seen;  /* of each row of the graph, in eights: whether it is needed */
+    int64_t *place; /* of each row of the graph: the local row; without one, -1 - its owner's */
+    int64_t *next;  /* of each member: the ghost that its next needed row becomes */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
     int64_t *ascending; /* needed rows, and space for one more */
@@ -51,34 +50,38 @@ static lierne_status reject_owner(const planning *w, int64_t row) {
                        w->rank, (long long)row, (int)w->spec->owner[row], members);
 }
 
-static bool is_member(const lierne_members *members, int32_t owner) {
-    return lierne_members_index(members, owner) >= 0;
-}
-
-static lierne_status count_owned(planning *w) {
+static void count_owned(planning *w) {
     const int32_t *owner = w->spec->owner, rank = w->rank;
-    const lierne_members members = *w->members;
-    int64_t first = 0;
-    bool bad = false;
+    int64_t count = 0;
     for (int64_t i = 0; i < w->spec->nrows; i++) {
-        w->nowned += owner[i] == rank;
-        bad |= !is_member(&members, owner[i]);
+        count += owner[i] == rank;
     }
-    while (bad && is_member(&members, owner[first])) {
-        first++;
-    }
-    return bad ? reject_owner(w, first) : LIERNE_OK;
+    w->nowned = count;
 }
 
-static void place_owned(const planning *w) {
-    const int32_t *owner = w->spec->owner, rank = w->rank;
+/* A local row is the position of a row among the rows of its owner. Consecutive rows mostly have
+ * the same owner. */
+static lierne_status number_rows(planning *w) {
+    const int32_t *owner = w->spec->owner;
     int64_t *restrict owned = w->graph.owned, *restrict place = w->place;
-    for (int64_t i = 0, n = 0; i < w->spec->nrows; i++) {
-        bool own = owner[i] == rank;
+    int64_t row = 0;
+    int last = 0;
+    for (int64_t i = 0, n = 0; i < w->spec->nrows; i++, row++) {
+        int at = lierne_members_index(w->members, owner[i]);
+        if (at != last) {
+            if (at < 0) {
+                return reject_owner(w, i);
+            }
+            w->next[last] = row;
+            row = w->next[at];
+            last = at;
+        }
+        bool own = owner[i] == w->rank;
         owned[n] = i;
-        place[i] = own ? n : -1;
+        place[i] = own ? n : -1 - row;
         n += own;
     }
+    return LIERNE_OK;
 }
 
 static bool in_graph(const planning *w, int64_t row) {
@@ -164,25 +167,6 @@ static void list_needed(const planning *w) {
     }
 }
 
-/* A local row is the position of a row among the rows of its owner. Consecutive rows mostly have
- * the same owner. */
-static void number_rows(planning *w) {
-    const lierne_graph_spec *s = w->spec;
-    int64_t row = 0;
-    int last = 0;
-    for (int64_t i = 0, n = 0; n < w->nneeded; i++, row++) {
-        int at = lierne_members_index(w->members, s->owner[i]);
-        if (at != last) {
-            w->next[last] = row;
-            row = w->next[at];
-            last = at;
-        }
-        if (w->seen[i]) {
-            w->row_of[n++] = row;
-        }
-    }
-}
-
 /* next: where the ghosts of each member begin. */
 static void count_ghosts(planning *w) {
     int64_t n = 0;
@@ -204,7 +188,7 @@ static void place_ghosts(planning *w) {
         int32_t owner = w->spec->owner[row];
         int64_t k = w->next[lierne_members_index(w->members, owner)]++;
         w->rank_of_ghost[k] = owner;
-        w->row_of_ghost[k] = w->row_of[n];
+        w->row_of_ghost[k] = -1 - w->place[row];
         w->graph.ghosts[k] = row;
         w->place[row] = w->nowned + k;
     }
@@ -247,11 +231,8 @@ static lierne_status take_list(lierne_star_forest_graph *g, int slot, int64_t **
 }
 
 static lierne_status reserve_ghosts(planning *w) {
-    size_t n = (size_t)w->nneeded, members = (size_t)w->members->count;
+    size_t n = (size_t)w->nneeded;
     lierne_workspace *workspace = &w->memory->work;
-    LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, members, sizeof *w->next));
-    memset(w->next, 0, members * sizeof *w->next);
-    LIERNE_TRY(lierne_workspace_take(workspace, ROW_OF, &w->row_of, n, sizeof *w->row_of));
     LIERNE_TRY(
         lierne_workspace_take(workspace, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
     LIERNE_TRY(lierne_workspace_take(workspace, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
@@ -260,7 +241,7 @@ static lierne_status reserve_ghosts(planning *w) {
     return take_list(&w->graph, LIERNE_WORKSPACE_GHOSTS, &w->graph.ghosts, w->nneeded);
 }
 
-/* Reuses the lists of the graph before the last one; place_owned writes one row too many. */
+/* Reuses the lists of the graph before the last one; number_rows writes one row too many. */
 static lierne_status reserve_lists(planning *w) {
     lierne_star_forest_graph *g = &w->graph;
     int64_t n = w->spec->nedges;
@@ -276,7 +257,9 @@ static lierne_status reserve_lists(planning *w) {
 
 static lierne_status reserve_rows(planning *w) {
     lierne_workspace *workspace = &w->memory->work;
-    size_t n = (size_t)w->spec->nrows;
+    size_t n = (size_t)w->spec->nrows, members = (size_t)w->members->count;
+    LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, members, sizeof *w->next));
+    memset(w->next, 0, members * sizeof *w->next);
     LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, (size_t)eights(w), 8));
     return lierne_workspace_take(workspace, PLACE, &w->place, n, sizeof *w->place);
 }
@@ -284,13 +267,12 @@ static lierne_status reserve_rows(planning *w) {
 static lierne_status prepare_graph(planning *w) {
     LIERNE_TRY(check_spec(w));
     LIERNE_TRY(reserve_rows(w));
-    LIERNE_TRY(count_owned(w));
+    count_owned(w);
     LIERNE_TRY(reserve_lists(w));
-    place_owned(w);
+    LIERNE_TRY(number_rows(w));
     LIERNE_TRY(mark_needed(w));
     LIERNE_TRY(reserve_ghosts(w));
     list_needed(w);
-    number_rows(w);
     place_ghosts(w);
     return localise_edges(w);
 }
