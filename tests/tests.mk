@@ -57,6 +57,7 @@ $(B)/tests/nccl/parts.a: $(call parts,tests/nccl/*.c)
 $(NCCL_TESTS): %: %.o $(call obj,$(NCCL_SRC)) $(B)/tests/nccl/parts.a $(PARTS) $(LIB)
 	$(LINK)
 $(NCCL_TESTS): private WRAPS := $(call wraps,nccl_load)
+$(B)/tests/nccl/golden: private WRAPS += $(call wraps,plan_forward plan_adjoint)
 
 # On a device: programs of their own, and those of launched and mpi.
 GPU_TESTS := $(if $(CUDA_SRC),$(call programs,tests/gpu/*.c tests/gpu/ranks/*.c))

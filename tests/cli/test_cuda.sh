@@ -91,6 +91,8 @@ if [ -n "$nccl" ]; then
     verdict $? "schedules over a NCCL that is played: $got"
     got=$(timeout 200 "$build/tests/nccl/segments" 2>&1)
     verdict $? "samples and segments that change over a NCCL that is played: $got"
+    got=$(timeout 200 "$build/tests/nccl/golden" 2>&1)
+    verdict $? "golden cases of dense halos over a NCCL that is played: $got"
 fi
 if [ -n "$nccl" ] && ! [ -e /dev/nvidiactl ]; then
     got=$(bash tests/bench/gpu/run.sh "$build" 2>&1) && [ "$(grep -c 'measured' <<<"$got")" = 4 ] &&

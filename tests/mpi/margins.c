@@ -1,5 +1,6 @@
 /* Margins whose rows lie apart go packed over shared memory, so that a rank's calls end although
- * those that need its elements have not called yet: ranks call twice, one rank after the other. */
+ * those that need its elements have not called yet: ranks call twice, one rank after the other.
+ * Rows of 1 KiB do so where they are overwritten, as the gradients of margins in place are. */
 #include "mpi/common.h"
 
 #include "lierne/redistribute.h"
@@ -66,25 +67,36 @@ static float *element(const field *f, int64_t row, int64_t column) {
     return &f->at[row * f->columns + f->columns - COLUMNS + column];
 }
 
-/* What the rank sent before it wrote to its part again must arrive. */
-static void call_once(const field *f, int call) {
+/* The element afterwards. A gradient's terms are equal; each margin is as wide as another one. */
+static float result(int64_t width, bool adjoint, int call, int64_t row, int64_t column) {
+    bool shown = column >= COLUMNS - width && test_rank + 1 < test_world;
+    float once = value(call, row, column);
+    return !adjoint ? once : column < 0 ? 0 : shown ? 2 * once : once;
+}
+
+/* What the rank sent before it wrote to its buffer again must arrive. */
+static void call_once(const field *f, int64_t width, bool adjoint, int call) {
     long wrong = 0;
-    for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
-        *element(f, i / COLUMNS, i % COLUMNS) = value(call, i / COLUMNS, i % COLUMNS);
-    }
-    CHECK_OK(lierne_plan_forward(f->plan, f->at, f->at, NULL));
+    int64_t margin = f->columns - COLUMNS;
     for (int64_t i = 0; i < ROWS * f->columns; i++) {
-        int64_t row = i / f->columns, column = i % f->columns - (f->columns - COLUMNS);
-        wrong += *element(f, row, column) != value(call, row, column);
+        int64_t row = i / f->columns, column = i % f->columns - margin;
+        *element(f, row, column) = column < 0 && !adjoint ? 0 : value(call, row, column);
+    }
+    CHECK_OK((adjoint ? lierne_plan_adjoint : lierne_plan_forward)(f->plan, f->at, f->at, NULL));
+    for (int64_t i = 0; i < ROWS * f->columns; i++) {
+        int64_t row = i / f->columns, column = i % f->columns - margin;
+        wrong += *element(f, row, column) != result(width, adjoint, call, row, column);
     }
     CHECK(wrong == 0, "call %d: %ld wrong", call, wrong);
 }
 
-static void call_in_turn(int64_t width) {
+/* The first rank that calls is the one that needs nothing of others. */
+static void call_in_turn(int64_t width, bool adjoint) {
     field f = open_field(width);
     for (int rank = 0; rank < test_world; rank++) {
-        for (int call = 0; call < CALLS && rank == test_rank; call++) {
-            call_once(&f, call);
+        bool calls = test_rank == (adjoint ? test_world - 1 - rank : rank);
+        for (int call = 0; call < CALLS && calls; call++) {
+            call_once(&f, width, adjoint, call);
         }
         if (test_over_shm()) {
             MPI_Barrier(MPI_COMM_WORLD);
@@ -96,8 +108,9 @@ static void call_in_turn(int64_t width) {
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
-    call_in_turn(32);
-    call_in_turn(256); /* rows of 1 KiB */
+    call_in_turn(32, false);
+    call_in_turn(32, true);
+    call_in_turn(256, true); /* rows of 1 KiB */
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

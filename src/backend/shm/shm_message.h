@@ -11,8 +11,10 @@
 #define LIERNE_SHORT_BYTES (1 << 10)
 #define LIERNE_LEAST_RUN   64 /* bytes: shorter runs are packed in any message */
 /* Shorter runs that begin so far from each other, on average, are packed in messages up to so many
- * bytes: hardware, which prefetches within a page, hardly fetches them from another core. */
-#define LIERNE_FAR_RUN   (2 << 10)
+ * bytes: hardware, which prefetches within a page, hardly fetches them from another core. Where the
+ * sender overwrites them in this call, and would wait for its receiver, longer ones are, too. */
+#define LIERNE_FAR_RUN   (1 << 10)
+#define LIERNE_LONG_RUN  (2 << 10)
 #define LIERNE_FAR_APART (2 << 10)
 #define LIERNE_FAR_BYTES (128 << 10)
 /* Bytes: the system looks up the page of every run that is pulled, so shorter ones go in pieces. */
@@ -77,6 +79,8 @@ typedef struct lierne_shm_message {
     bool answered; /* the batch has a receive from this peer, whose calls are those of this batch */
     size_t slot_bytes; /* that are needed */
     bool scattered;    /* has runs that are packed in any case */
+    bool apart;        /* has runs that are packed if they are overwritten */
+    bool overwritten;  /* in this call */
     bool pulled;       /* from ordinary memory; else it goes in pieces */
     bool started;      /* the line was free */
     lierne_way sent_by;

@@ -14,7 +14,7 @@ static bool lies_apart(const lierne_part *parts, size_t nparts, size_t run, size
             spanned += (size_t)(end - first) * parts[i].size;
         }
     }
-    return run < LIERNE_FAR_RUN && bytes <= LIERNE_FAR_BYTES &&
+    return run < LIERNE_LONG_RUN && bytes <= LIERNE_FAR_BYTES &&
            spanned / LIERNE_FAR_APART >= bytes / run;
 }
 
@@ -25,14 +25,14 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
         bytes += (lierne_parts_bytes(&parts[i], 1) + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE *
                  LIERNE_CACHE_LINE;
     }
-    m->scattered =
-        run < m->bytes && (run < LIERNE_LEAST_RUN || lies_apart(parts, m->nparts, run, m->bytes));
+    m->apart = run < m->bytes && lies_apart(parts, m->nparts, run, m->bytes);
+    m->scattered = run < m->bytes && (run < LIERNE_LEAST_RUN || (m->apart && run < LIERNE_FAR_RUN));
     m->pulled = shm->pulls && run >= LIERNE_LEAST_PULL;
     m->nlines = m->varies ? 1 : LIERNE_LINES;
     m->slot_bytes = m->varies ? (shm->pulls ? LIERNE_SLOT_BYTES : 2 * LIERNE_PIECE_BYTES)
-                    : m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
-                    : m->pulled                                     ? 0
-                                                                    : 2 * LIERNE_PIECE_BYTES;
+                    : m->scattered || m->apart || m->bytes <= LIERNE_SLOT_BYTES ? bytes
+                    : m->pulled                                                 ? 0
+                                : 2 * LIERNE_PIECE_BYTES;
 }
 
 /* Writes where the parts are in the segment; false if one of them is elsewhere. */
@@ -51,15 +51,15 @@ static bool find_in_window(const lierne_shm *shm, const lierne_shm_message *m,
 
 static lierne_way choose_way(const lierne_shm *shm, const lierne_shm_message *m,
                              const lierne_part *parts) {
-    if (m->scattered || m->bytes <= LIERNE_SHORT_BYTES) {
+    if (m->scattered || (m->apart && m->overwritten) || m->bytes <= LIERNE_SHORT_BYTES) {
         return LIERNE_PACKED;
     }
     if (find_in_window(shm, m, parts)) {
         return LIERNE_IN_WINDOW;
     }
-    return m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_PACKED
-           : m->pulled                   ? LIERNE_PRIVATE_MEMORY
-                                         : LIERNE_IN_PIECES;
+    return m->apart || m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_PACKED
+           : m->pulled                               ? LIERNE_PRIVATE_MEMORY
+                                                     : LIERNE_IN_PIECES;
 }
 
 static void pack(const lierne_shm_message *m, const lierne_part *parts) {

@@ -78,11 +78,15 @@ static void batch_destroy(void *self) {
     lierne_mem_free(b);
 }
 
+static bool may_be_packed(const lierne_shm_message *m) {
+    return m->scattered || m->apart || m->bytes <= LIERNE_SLOT_BYTES;
+}
+
 /* A message that is described again keeps its lines, and a slot that is long enough. The first line
  * has been reserved when the second one is. */
 static lierne_status reserve_line(batch *b, const lierne_shm_message *m, lierne_own_line *own) {
     const lierne_own_line *first = &m->mine[0];
-    bool shares = own != first && !m->scattered && m->bytes > LIERNE_SLOT_BYTES;
+    bool shares = own != first && !may_be_packed(m);
     bool shared = own != first && own->at.slot == first->at.slot;
     char *line;
     if (!own->at.line) {
@@ -153,7 +157,7 @@ static lierne_status describe_line(void *self, const lierne_posting *p, lierne_r
     LIERNE_TRY(lierne_alloc(&m->at, m->nparts, sizeof *m->at));
     LIERNE_TRY(lierne_alloc(&m->shown, m->nparts, sizeof *m->shown));
     lierne_shm_size_slot(b->shm, m, p->parts);
-    if (p->receives || p->varies || m->scattered || m->bytes <= LIERNE_SLOT_BYTES) {
+    if (p->receives || p->varies || may_be_packed(m)) {
         LIERNE_TRY(list_packed(m, p->parts));
     }
     if (p->varies) {
@@ -245,6 +249,7 @@ static lierne_shm_message *start_message(batch *b, int match, const lierne_posti
     lierne_shm_message *m = &b->messages[p->slot];
     m->key = (unsigned)match + 1;
     m->own = p->parts;
+    m->overwritten = p->overwritten;
     m->found = NULL;
     b->active[b->nactive++] = p->slot;
     m->turn = (m->turn + 1) % m->nlines;

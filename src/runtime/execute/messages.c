@@ -59,6 +59,16 @@ static void set_bases(const lierne_execution *e, const lierne_coalesced_message 
     }
 }
 
+/* Whether the phase sums anything. */
+static bool has_sums(const lierne_execution *e) {
+    bool any = false;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_stages *stages = &e->subroutes[p].route->stages;
+        any |= e->cursor.phase < stages->count && stages->at[e->cursor.phase].sums.count > 0;
+    }
+    return any;
+}
+
 /* Sets what changes with every call in the posting of a message; a send that is staged is packed.
  */
 static const lierne_posting *refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
@@ -76,6 +86,7 @@ static const lierne_posting *refresh(const lierne_execution *e, const lierne_coa
     }
     if (posting->parts) {
         set_bases(e, m);
+        posting->overwritten = !posting->receives && e->cursor.in_place && has_sums(e);
     }
     return posting;
 }

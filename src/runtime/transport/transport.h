@@ -35,6 +35,7 @@ typedef struct lierne_posting {
     bool all_gathers; /* its stage is one: see lierne_transport_all_gathers */
     bool in_window;   /* packed in the window of the sender: see lierne_transport_windows */
     bool varies;      /* bytes and data change between calls: see resize in lierne_transport */
+    bool overwritten; /* of a send: in this call, sums write to what it sends when it is complete */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
