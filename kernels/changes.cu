@@ -5,7 +5,7 @@
 
 /* count, then list or make; a piece is read before its form is replaced. */
 #define RUN_CHANGES(name, count_part, use_part)                                                    \
-    extern "C" __global__ void __launch_bounds__(LIERNE_CHANGE_THREADS)                            \
+    extern "C" __global__ void __launch_bounds__(LIERNE_CHANGE_THREADS, LIERNE_CHANGE_BLOCKS)      \
         lierne_run_##name(const __grid_constant__ lierne_change_call call) {                       \
         __shared__ lierne_change_counts counts;                                                    \
         const int thread = (int)threadIdx.x;                                                       \

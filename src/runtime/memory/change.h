@@ -13,6 +13,7 @@
 
 #define LIERNE_CHANGE_BYTES   65536 /* of a piece, at most */
 #define LIERNE_CHANGE_THREADS 256   /* of a block, at most */
+#define LIERNE_CHANGE_BLOCKS  4     /* on a processor, at least: each thread has 64 registers */
 #define LIERNE_CHANGE_GROUP   16    /* threads whose counts are added up once for all */
 
 /* How a piece is written: plan/redistribute/changes.h has the bytes. */
