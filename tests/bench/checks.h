@@ -1,4 +1,4 @@
-/* What the benchmarks that run without MPI share: a count of verdicts, and a clock. */
+/* What the benchmarks that run without MPI share: a count of verdicts, a clock, and an order. */
 #ifndef TESTS_BENCH_CHECKS_H
 #define TESTS_BENCH_CHECKS_H
 
@@ -28,6 +28,12 @@ static inline double seconds_of(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* For qsort of doubles. */
+static inline int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
 #endif

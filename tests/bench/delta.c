@@ -47,13 +47,8 @@ static double seconds(void (*run)(size_t), size_t size) {
     return seconds_of(CLOCK_THREAD_CPUTIME_ID) - start;
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *of) {
-    qsort(of, (size_t)rounds, sizeof *of, compare);
+    qsort(of, (size_t)rounds, sizeof *of, ascending);
     return of[rounds / 2];
 }
 

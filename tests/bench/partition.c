@@ -235,11 +235,6 @@ static bool by_metis(const points *p, int32_t *owner, int32_t world) {
     return done;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Ghosts of one set on `world` ranks; returns those of the bisection over those of the curve. */
 static double compare(const points *p, int world) {
     int32_t *owner = malloc((size_t)p->n * sizeof *owner);

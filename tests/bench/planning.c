@@ -28,11 +28,6 @@ static double now(void) {
     return seconds_of(CLOCK_MONOTONIC);
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static lierne_grid *grid_of(int world, int64_t tp, int64_t cp) {
     const char *names[] = {"tp", "cp", "dp"};
     const int64_t sizes[] = {tp, cp, world / tp / cp};

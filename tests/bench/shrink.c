@@ -119,11 +119,6 @@ static void play(times *all, int world, double seconds[FIGURES]) {
     seconds[CPU] = last[CPU];
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Medians of rounds, in milliseconds. */
 static void measure(times *shared, int world, int rounds, double ms[FIGURES]) {
     static double all[FIGURES][ROUNDS];

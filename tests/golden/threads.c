@@ -27,15 +27,3 @@ void golden_ranks_run(const golden_world *world,
                       void (*work)(lierne_context *context, void *shared), void *shared) {
     rank_threads(world->sim, world->n, work, shared);
 }
-
-void golden_ranks_sum(double *values, int n) {
-    (void)values, (void)n;
-}
-
-double golden_ranks_most(double value) {
-    return value;
-}
-
-void golden_ranks_agree(golden_case *c) {
-    (void)c;
-}

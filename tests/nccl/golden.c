@@ -48,18 +48,6 @@ void golden_ranks_run(const golden_world *world,
     run_ranks(do_rank);
 }
 
-void golden_ranks_sum(double *values, int n) {
-    (void)values, (void)n;
-}
-
-double golden_ranks_most(double value) {
-    return value;
-}
-
-void golden_ranks_agree(golden_case *c) {
-    (void)c;
-}
-
 static void *open_context(void *argument) {
     contexts[(intptr_t)argument] = open_nccl("golden", (int)(intptr_t)argument, 60);
     return NULL;

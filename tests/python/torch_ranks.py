@@ -439,6 +439,7 @@ def weights_by_name():
             sync.sync(check=True)
             sync.close()
             raises(ValueError, "the WeightSync is closed", sync.sync)
+            assert not any(sync.report.values()), sync.report
         box = lierne.SetBox("w", "u", (0, 0), (0, 0), (8, 60), (1, 0))  # transposed
         raises(KeyError, "boxes[0] names 'x', of which dst has no layout", lierne.torch.WeightSync, context, held, served,
                src, dst, [lierne.SetBox("w", "x", (0, 0), (0, 0), (60, 8))])

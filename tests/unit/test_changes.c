@@ -73,7 +73,7 @@ static const double shares[] = {0, 0.0005, 0.005, 0.02, 0.1, 0.3, 0.7, 0.97, 1};
 Test(delta, arrives_bit_for_bit) {
     uint64_t seed = 37;
     for (int trial = 0; trial < TRIALS; trial++) {
-        size_t size = (size_t)1 << trial % 4, piece = LIERNE_CHANGES_PIECE / size;
+        size_t size = (size_t)1 << trial % 4, piece = LIERNE_CHANGE_BYTES / size;
         size_t n = trial % 3 ? draw(&seed) % 300 : 2 * piece - 70 + draw(&seed) % 140;
         run r = open_run(n, size, shares[draw(&seed) % NSHARES], &seed);
         cr_assert_leq(r.bytes, lierne_changes_bound(n, size));
@@ -175,7 +175,7 @@ typedef struct launch {
 } launch;
 
 static void open_launch(launch *l, const run *r) {
-    size_t most = LIERNE_CHANGES_PIECE / r->size;
+    size_t most = LIERNE_CHANGE_BYTES / r->size;
     int64_t bytes = 0;
     l->call = (lierne_change_call){.pieces = l->pieces, .size = (int32_t)r->size};
     for (size_t i = 0; i < r->n; i += most) {
@@ -218,7 +218,7 @@ static lierne_status get_launch(launch *l, const run *r, const unsigned char *fr
 Test(delta, kernels_write_and_read_what_the_host_does) {
     uint64_t seed = 73;
     for (int trial = 0; trial < TRIALS; trial++) {
-        size_t size = (size_t)1 << trial % 4, piece = LIERNE_CHANGES_PIECE / size;
+        size_t size = (size_t)1 << trial % 4, piece = LIERNE_CHANGE_BYTES / size;
         size_t n = trial % 3 ? draw(&seed) % 300 : 2 * piece - 70 + draw(&seed) % 140;
         run r = open_run(n, size, shares[draw(&seed) % NSHARES], &seed);
         unsigned char *bytes = bytes_of(lierne_changes_bound(n, size));

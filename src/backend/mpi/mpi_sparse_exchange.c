@@ -31,15 +31,10 @@ typedef struct queue {
 
 typedef struct exchange {
     lierne_mpi_state *state;
-    int tag;
-    size_t piece; /* words of a full one */
-    const lierne_control_message *messages;
-    size_t nmessages;
-    size_t next;                       /* message to send */
-    size_t started;                    /* words of it that were sent */
-    lierne_control_messages *received; /* NULL: what arrives is dropped */
-    int words;                         /* of the reduction; 0: a barrier */
-    bool in_pieces;                    /* some message may continue in another piece */
+    const lierne_mpi_exchange_spec *spec; /* without words of a reduction it ends with a barrier */
+    size_t next;                          /* message to send */
+    size_t started;                       /* words of it that were sent */
+    bool in_pieces;                       /* some message may continue in another piece */
     bool exclusive;       /* the receive in flight must complete before another one starts */
     lierne_status memory; /* OK, or NO_MEMORY: all further messages go to the sink */
     queue sends;
@@ -74,11 +69,12 @@ static lierne_status test_requests(const exchange *x, queue *q, bool *moved) {
 }
 
 static lierne_status send_piece(exchange *x) {
-    const lierne_control_message *message = &x->messages[x->next];
-    size_t left = message->count - x->started, words = left < x->piece ? left : x->piece;
-    int code =
-        MPI_Issend(message->words ? message->words + x->started : NULL, (int)words, MPI_INT64_T,
-                   message->peer, x->tag, x->state->comm, &x->sends.requests[free_slot(&x->sends)]);
+    const lierne_control_message *message = &x->spec->messages[x->next];
+    size_t left = message->count - x->started;
+    size_t words = left < x->spec->piece ? left : x->spec->piece;
+    int code = MPI_Issend(message->words ? message->words + x->started : NULL, (int)words,
+                          MPI_INT64_T, message->peer, x->spec->tag, x->state->comm,
+                          &x->sends.requests[free_slot(&x->sends)]);
     if (code != MPI_SUCCESS) {
         return lierne_mpi_failed(x->state, code, "MPI_Issend");
     }
@@ -93,8 +89,8 @@ static lierne_status send_piece(exchange *x) {
 
 /* The index of the message of a peer, or of a new one. */
 static size_t find_message(const exchange *x, int peer) {
-    size_t i = x->in_pieces ? 0 : x->received->count;
-    while (i < x->received->count && x->received->at[i].peer != peer) {
+    size_t i = x->in_pieces ? 0 : x->spec->received->count;
+    while (i < x->spec->received->count && x->spec->received->at[i].peer != peer) {
         i++;
     }
     return i;
@@ -102,18 +98,18 @@ static size_t find_message(const exchange *x, int peer) {
 
 /* Reserves memory for words of a peer; returns the index of their message, or NOWHERE. */
 static size_t reserve_message(exchange *x, int peer, size_t words) {
-    if (!x->received) {
+    if (!x->spec->received) {
         return NOWHERE;
     }
     size_t i = find_message(x, peer);
-    if (x->memory == LIERNE_OK && i == x->received->count) {
-        x->memory = lierne_control_messages_add(x->received, peer, words);
+    if (x->memory == LIERNE_OK && i == x->spec->received->count) {
+        x->memory = lierne_control_messages_add(x->spec->received, peer, words);
     } else if (x->memory == LIERNE_OK) {
-        lierne_control_message *message = &x->received->at[i];
+        lierne_control_message *message = &x->spec->received->at[i];
         x->memory = lierne_realloc(&message->words, message->count + words, sizeof *message->words);
         message->count += x->memory == LIERNE_OK ? words : 0;
     }
-    x->in_pieces |= words == x->piece;
+    x->in_pieces |= words == x->spec->piece;
     return x->memory == LIERNE_OK ? i : NOWHERE;
 }
 
@@ -121,7 +117,7 @@ static lierne_status receive(exchange *x, MPI_Message *matched, const MPI_Status
     int words, slot = free_slot(&x->receives);
     MPI_Get_count(status, MPI_INT64_T, &words);
     size_t i = reserve_message(x, status->MPI_SOURCE, (size_t)words);
-    const lierne_control_message *message = i == NOWHERE ? NULL : &x->received->at[i];
+    const lierne_control_message *message = i == NOWHERE ? NULL : &x->spec->received->at[i];
     int code = MPI_Imrecv(message ? message->words + message->count - words : x->state->sink, words,
                           MPI_INT64_T, matched, &x->receives.requests[slot]);
     if (code != MPI_SUCCESS) {
@@ -129,7 +125,7 @@ static lierne_status receive(exchange *x, MPI_Message *matched, const MPI_Status
     }
     x->receives.messages[slot] = i;
     x->receives.active++;
-    x->exclusive = !message || (size_t)words == x->piece;
+    x->exclusive = !message || (size_t)words == x->spec->piece;
     return LIERNE_OK;
 }
 
@@ -137,7 +133,8 @@ static lierne_status receive_arrivals(exchange *x, bool *moved) {
     for (int found = 1; found && !x->exclusive && x->receives.active < WINDOW;) {
         MPI_Message matched;
         MPI_Status status;
-        int code = MPI_Improbe(MPI_ANY_SOURCE, x->tag, x->state->comm, &found, &matched, &status);
+        int code =
+            MPI_Improbe(MPI_ANY_SOURCE, x->spec->tag, x->state->comm, &found, &matched, &status);
         if (code != MPI_SUCCESS) {
             return lierne_mpi_failed(x->state, code, "MPI_Improbe");
         }
@@ -150,7 +147,7 @@ static lierne_status receive_arrivals(exchange *x, bool *moved) {
 }
 
 static const char *what_of(const exchange *x) {
-    return x->words > 0 ? "agreeing" : "planning";
+    return x->spec->words > 0 ? "agreeing" : "planning";
 }
 
 static lierne_status move_barrier(exchange *x, bool *moved) {
@@ -158,11 +155,11 @@ static lierne_status move_barrier(exchange *x, bool *moved) {
     if (x->in_barrier && !x->all_sent) {
         code = MPI_Test(&x->barrier, &done, MPI_STATUS_IGNORE);
         *moved |= x->all_sent = done;
-    } else if (!x->in_barrier && x->next == x->nmessages && x->sends.active == 0) {
+    } else if (!x->in_barrier && x->next == x->spec->nmessages && x->sends.active == 0) {
         lierne_mpi_state *m = x->state;
-        code = x->words > 0 ? MPI_Iallreduce(m->reduce_in, m->reduce_out, x->words, MPI_INT64_T,
-                                             MPI_MIN, m->comm, &x->barrier)
-                            : MPI_Ibarrier(m->comm, &x->barrier);
+        code = x->spec->words > 0 ? MPI_Iallreduce(m->reduce_in, m->reduce_out, x->spec->words,
+                                                   MPI_INT64_T, MPI_MIN, m->comm, &x->barrier)
+                                  : MPI_Ibarrier(m->comm, &x->barrier);
         *moved = x->in_barrier = true;
     }
     return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(x->state, code, what_of(x));
@@ -171,7 +168,7 @@ static lierne_status move_barrier(exchange *x, bool *moved) {
 static lierne_status run_exchange(exchange *x) {
     while (!x->all_sent || x->receives.active > 0) {
         bool moved = false;
-        while (x->next < x->nmessages && x->sends.active < WINDOW) {
+        while (x->next < x->spec->nmessages && x->sends.active < WINDOW) {
             LIERNE_TRY(send_piece(x));
         }
         LIERNE_TRY(receive_arrivals(x, &moved));
@@ -192,20 +189,14 @@ static void abandon(exchange *x) {
     x->state->pending_buffers |= x->sends.active > 0;
     for (int i = 0; i < WINDOW; i++) {
         if (x->receives.requests[i] != MPI_REQUEST_NULL && x->receives.messages[i] != NOWHERE) {
-            x->received->at[x->receives.messages[i]].words = NULL;
+            x->spec->received->at[x->receives.messages[i]].words = NULL;
         }
     }
 }
 
 static lierne_status exchange_sparsely(lierne_mpi_state *m, const lierne_mpi_exchange_spec *spec,
                                        lierne_status *memory) {
-    exchange x = {.state = m,
-                  .tag = spec->tag,
-                  .piece = spec->piece,
-                  .messages = spec->messages,
-                  .nmessages = spec->nmessages,
-                  .received = spec->received,
-                  .words = spec->words};
+    exchange x = {.state = m, .spec = spec};
     for (int i = 0; i < WINDOW; i++) {
         x.sends.requests[i] = x.receives.requests[i] = MPI_REQUEST_NULL;
     }
@@ -220,14 +211,16 @@ static lierne_status exchange_sparsely(lierne_mpi_state *m, const lierne_mpi_exc
 lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
                                   const lierne_control_message *messages, size_t n,
                                   lierne_control_messages *received, lierne_status *memory) {
-    size_t piece = m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink;
-    const lierne_mpi_exchange_spec spec = {m->tags +
-                                               (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
-                                           piece < 8 ? 1 : piece / 8,
-                                           words,
-                                           messages,
-                                           n,
-                                           received};
+    size_t word = sizeof m->sink[0];
+    size_t bytes = m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink;
+    const lierne_mpi_exchange_spec spec = {
+        .tag = m->tags + (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
+        .piece = bytes < word ? 1 : bytes / word,
+        .words = words,
+        .messages = messages,
+        .nmessages = n,
+        .received = received,
+    };
     lierne_mpi_start_deadline(m);
     lierne_status status =
         (m->world <= m->few ? lierne_mpi_dense_exchange : exchange_sparsely)(m, &spec, memory);

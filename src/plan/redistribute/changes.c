@@ -11,7 +11,7 @@
 #endif
 
 size_t lierne_changes_bound(size_t n, size_t size) {
-    size_t most = LIERNE_CHANGES_PIECE / size;
+    size_t most = LIERNE_CHANGE_BYTES / size;
     return n * size + n / most + (n % most > 0);
 }
 

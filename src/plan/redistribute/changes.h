@@ -1,6 +1,6 @@
 /* Changes of a run of elements since its last version, as bytes. Pure.
  *
- * The run is cut into pieces of LIERNE_CHANGES_PIECE bytes; the last one has the rest. A piece
+ * The run is cut into pieces of LIERNE_CHANGE_BYTES bytes; the last one has the rest. A piece
  * begins with the number count * 4 + form, 7 bits per byte from the lowest on, the high bit set in
  * all but the last byte. count changed elements follow, as they are, and where they are, by form:
  *
@@ -17,8 +17,6 @@
 
 #include "base/base.h"
 #include "runtime/memory/change.h"
-
-enum { LIERNE_CHANGES_PIECE = LIERNE_CHANGE_BYTES };
 
 /* The most bytes that n elements of size bytes become: theirs, and a byte per piece. size: 1, 2, 4,
  * 8. */

@@ -12,12 +12,12 @@ enum {
     DENSE = LIERNE_CHANGE_DENSE,
     FORMS = LIERNE_CHANGE_FORMS,
     WORD = 64,
-    PIECE_WORDS = LIERNE_CHANGES_PIECE / WORD,
+    PIECE_WORDS = LIERNE_CHANGE_BYTES / WORD,
     HEAD = 3
 };
 
 static inline size_t piece_of(size_t n, size_t size) {
-    size_t most = LIERNE_CHANGES_PIECE / size;
+    size_t most = LIERNE_CHANGE_BYTES / size;
     return n < most ? n : most;
 }
 

@@ -30,14 +30,14 @@ bool lierne_delta_has_last(const lierne_delta *d, int peer) {
 
 static size_t count_pieces(const lierne_delta *d, const lierne_delta_half *h, size_t m) {
     size_t n = (size_t)(h->first[m + 1] - h->first[m]) * d->per;
-    size_t most = LIERNE_CHANGES_PIECE / d->element;
+    size_t most = LIERNE_CHANGE_BYTES / d->element;
     return (n + most - 1) / most;
 }
 
 /* Cuts the messages of a half into pieces, or only counts these and their slots. */
 static void cut(lierne_delta_pieces *p, const lierne_delta *d, const lierne_delta_half *h) {
     lierne_change_piece *to = p->pieces;
-    int64_t most = LIERNE_CHANGES_PIECE / (int64_t)d->element;
+    int64_t most = LIERNE_CHANGE_BYTES / (int64_t)d->element;
     p->n = 0;
     p->slot_bytes = 0;
     for (size_t m = 0; m < h->n; m++) {

@@ -13,7 +13,7 @@
 /* Whether a message of so many bytes says that nothing changed: a byte for each piece, which is
  * longer where something did. */
 static bool says_nothing(size_t bytes, size_t elements, size_t size) {
-    return bytes == (elements * size + LIERNE_CHANGES_PIECE - 1) / LIERNE_CHANGES_PIECE;
+    return bytes == (elements * size + LIERNE_CHANGE_BYTES - 1) / LIERNE_CHANGE_BYTES;
 }
 
 /* A message at work. */
@@ -27,7 +27,7 @@ typedef struct message {
 
 /* Where the last version of the next n elements is; NULL: nowhere. */
 static const char *piece_before(message *m, int64_t n, size_t size) {
-    char *before = m->d->piece + LIERNE_CHANGES_PIECE;
+    char *before = m->d->piece + LIERNE_CHANGE_BYTES;
     if (m->kept || !m->d->previous) {
         return m->kept;
     }
@@ -60,7 +60,7 @@ static size_t encode_elements(lierne_delta *d, size_t number, const void *in, bo
     lierne_delta_half *h = &d->sends;
     size_t size = d->element * d->per;
     int64_t n = h->first[number + 1] - h->first[number];
-    int64_t most = (int64_t)(LIERNE_CHANGES_PIECE / size);
+    int64_t most = (int64_t)(LIERNE_CHANGE_BYTES / size);
     const lierne_block *blocks = lierne_delta_stage(d->of)->sends.at[number].blocks.at;
     message m = {.d = d, .now.blocks = blocks, .before.blocks = blocks};
     unsigned char *start = (unsigned char *)h->bytes + h->at[number], *to = start;

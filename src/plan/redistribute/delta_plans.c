@@ -79,7 +79,7 @@ lierne_status lierne_delta_open(lierne_delta *d) {
     d->per = size / d->element;
     LIERNE_TRY(open_half(d, &d->sends, stage ? &stage->sends : NULL));
     LIERNE_TRY(open_half(d, &d->recvs, stage ? &stage->recvs : NULL));
-    LIERNE_TRY(lierne_alloc(&d->piece, 2, LIERNE_CHANGES_PIECE));
+    LIERNE_TRY(lierne_alloc(&d->piece, 2, LIERNE_CHANGE_BYTES));
     LIERNE_TRY(lierne_alloc(&d->hashes, d->sends.n + 1, sizeof *d->hashes));
     LIERNE_TRY(lierne_alloc(&d->said, LIERNE_DELTA_WORDS * (size_t)d->context->members.count,
                             sizeof *d->said));
@@ -102,9 +102,9 @@ void lierne_delta_close(lierne_delta *d) {
 /* The hash of n bytes that were sent, a piece at a time as lierne_delta_encode has it. */
 static uint64_t hash_sent(const char *at, size_t n) {
     uint64_t hash = 0;
-    for (size_t i = 0; i < n; i += LIERNE_CHANGES_PIECE) {
+    for (size_t i = 0; i < n; i += LIERNE_CHANGE_BYTES) {
         size_t left = n - i;
-        hash = lierne_hash(hash, at + i, left < LIERNE_CHANGES_PIECE ? left : LIERNE_CHANGES_PIECE);
+        hash = lierne_hash(hash, at + i, left < LIERNE_CHANGE_BYTES ? left : LIERNE_CHANGE_BYTES);
     }
     return hash;
 }

@@ -62,7 +62,7 @@ struct lierne_delta {
     lierne_plan *plans[5];
     size_t nplans;
     lierne_delta_half sends, recvs;
-    char *piece;               /* of LIERNE_CHANGES_PIECE bytes twice: to be sent, and before */
+    char *piece;               /* of LIERNE_CHANGE_BYTES bytes twice: to be sent, and before */
     uint64_t *hashes;          /* of what each message had last, where the caller keeps it */
     const void *previous;      /* what the caller kept, for the next call; NULL: nothing */
     lierne_varying engines[2]; /* of the payload's directions; nothing goes back */

@@ -158,15 +158,14 @@ static bool is_in_place(const void *to, const lierne_block *to_block,
 /* Whether a sum is one of rows: to += from[1], or with short rows and without lists any. */
 static bool has_rows(const void *to, const lierne_block *to_block, const lierne_contribution *from,
                      size_t n, bool converts, bool *listed) {
-    bool in_place = n == 2 && from[0].base == to && from[0].block == to_block;
     bool contiguous = n >= 2 && n <= MOST && run_stride(to_block) == 1;
     *listed = to_block->rows != NULL;
     for (size_t k = 0; k < n; k++) {
         contiguous = contiguous && run_stride(from[k].block) == 1;
         *listed = *listed || from[k].block->rows;
     }
-    return contiguous &&
-           (in_place || (run_count(to_block) <= LIERNE_SHORT_ROW && !*listed && !converts));
+    return contiguous && (is_in_place(to, to_block, from, n) ||
+                          (run_count(to_block) <= LIERNE_SHORT_ROW && !*listed && !converts));
 }
 
 /* The same sum with more rows at once. */

@@ -69,24 +69,26 @@ def _like(tensor, view):
     return tensor.detach().view(view.dtype).reshape(view.shape)
 
 
-def _fits(tensor, layout, shape):
-    opaque = layout.dtype.startswith("bits")
-    dtype = f"bits{8 * tensor.element_size()}" == layout.dtype if opaque else tensor.dtype == _TORCH[layout.dtype]
+def _held(layouts, rank):
+    """Dtype and shape, by name, of what a rank holds: the same in every call."""
+    shapes = {name: layout.shape(rank) for name, layout in layouts.items()}
+    return {name: (layouts[name].dtype, shape) for name, shape in shapes.items() if 0 not in shape}
+
+
+def _fits(tensor, wanted, shape):
+    opaque = wanted.startswith("bits")
+    dtype = f"bits{8 * tensor.element_size()}" == wanted if opaque else tensor.dtype == _TORCH[wanted]
     return dtype and (tuple(tensor.shape) or (1,)) == shape and tensor.device.type == "cpu"
 
 
-def _check_state(what, state, layouts, rank):
-    for name, layout in layouts.items():
-        shape = layout.shape(rank)
-        if 0 in shape:
-            continue
+def _check_state(what, state, held, rank):
+    for name, (dtype, shape) in held.items():
         if name not in state:
             raise KeyError(f"{what} has no {name!r}, of which rank {rank} holds shape {shape}")
         tensor = state[name]
-        if not _fits(tensor, layout, shape):
+        if not _fits(tensor, dtype, shape):
             raise ValueError(f"{what}[{name!r}] has shape {tuple(tensor.shape)} and dtype {tensor.dtype} on "
-                             f"{tensor.device}; its layout has shape {shape} and {layout.dtype} on rank {rank}, in host "
-                             "memory")
+                             f"{tensor.device}; its layout has shape {shape} and {dtype} on rank {rank}, in host memory")
 
 
 def _numbered(boxes, src, dst):
@@ -136,7 +138,8 @@ class WeightSync:
         boxes = None if boxes is None else list(boxes)
         _check_names(src, dst, boxes)
         self.context, self.trainer_state, self.engine_state, self.delta = context, trainer_state, engine_state, delta
-        self._calls, self._groups, self._layouts = 0, [], (src, dst)
+        self._calls, self._groups, self._closed = 0, [], False
+        self._held = [_held(layouts, context.rank) for layouts in (src, dst)]
         self._check_states()
         for dtype in sorted({layout.dtype for layout in dst.values()}):  # in one order on every rank, as names are
             sources, targets = ({name: side[name] for name in sorted(side) if side[name].dtype == dtype}
@@ -148,8 +151,8 @@ class WeightSync:
         """Raises on every rank where the state of one does not fit."""
         found, rank = None, self.context.rank
         try:
-            _check_state("trainer_state", self.trainer_state, self._layouts[0], rank)
-            _check_state("engine_state", self.engine_state, self._layouts[1], rank)
+            _check_state("trainer_state", self.trainer_state, self._held[0], rank)
+            _check_state("engine_state", self.engine_state, self._held[1], rank)
         except (KeyError, ValueError) as error:
             found = error
         wrong = largest(self.context, 0 if found is None else rank + 1)
@@ -164,7 +167,7 @@ class WeightSync:
         afterwards; raises errors.MismatchError, on every rank, with the tensor and the rank that differ, and the next
         call then sends everything. With boxes the tensor is the engine's; an element is looked up in the trainer's by
         its box."""
-        if self._groups is None:
+        if self._closed:
             raise ValueError("the WeightSync is closed")
         self._check_states()
         for group in self._groups:
@@ -179,7 +182,7 @@ class WeightSync:
 
     def invalidate(self) -> None:
         """The next call brings all of this rank's part, as after a restart of the engine. Local."""
-        for group in self._groups or ():
+        for group in self._groups:
             if group.delta is not None:
                 group.delta.invalidate()
 
@@ -195,6 +198,6 @@ class WeightSync:
 
     def close(self) -> None:
         """Frees the plans. Not collective."""
-        for group in self._groups or ():
+        for group in self._groups:
             group.close()
-        self._groups = None
+        self._groups, self._closed = [], True
