@@ -71,7 +71,7 @@ typedef struct column {
     const method_kind *kinds[2];
 } column;
 
-#define COLUMNS 6
+#define COLUMNS 7
 typedef struct line {
     char title[128];
     double ratios[COLUMNS]; /* 0: not run */
@@ -101,5 +101,7 @@ void tables_print(const tables *t, const char *title, const outcome *results, in
 /* Keeps the ratios of FORWARD, ADJOINT or BOTH for tables_print_ratios. */
 void tables_keep(tables *t, const char *title, const outcome *results, int n, int direction);
 void tables_print_ratios(const tables *t);
+/* The median, in seconds; 0 where the kind did not run or was wrong. */
+double tables_time(const outcome *results, int n, const method_kind *kind, int direction);
 
 #endif

@@ -23,7 +23,8 @@ typedef struct dense_axis {
  * owner: `here` in the buffer, `there` in the owner's. */
 typedef struct piece {
     int64_t here, there, element, count;
-    int owner; /* coordinate */
+    int64_t part; /* where the owner's part without margins has it */
+    int owner;    /* coordinate */
     bool core;
 } piece;
 
@@ -40,6 +41,8 @@ typedef struct dense_line {
 typedef struct dense_box {
     int from, to; /* owner, rank that shows it */
     int64_t size[AXES], here[AXES], there[AXES];
+    int64_t part[AXES]; /* in its owner's part without margins */
+    int64_t packed;     /* elements of the boxes before it that the rank shows */
 } dense_box;
 
 typedef struct dense {
@@ -49,8 +52,8 @@ typedef struct dense {
     dense_axis axes[AXES];
     lierne_stencil stencil;
 
-    size_t element; /* bytes */
-    int64_t shapes[64][AXES];
+    size_t element;                            /* bytes */
+    int64_t shapes[64][AXES], parts[64][AXES]; /* of ranks, with margins and without */
     dense_line lines[AXES];
     dense_box *boxes; /* all ranks' */
     size_t nboxes;
@@ -82,11 +85,26 @@ void dense_rewrite(method *m, int direction);
 typedef void dense_row(void *with, size_t at, size_t packed, size_t bytes);
 void dense_rows(const dense *w, const int64_t *shape, const int64_t *start, const int64_t *size,
                 dense_row *row, void *with);
+/* The same for a box that two buffers have, with the row's offset in each of them. */
+void dense_row_pairs(const dense *w, const int64_t *shape, const int64_t *start,
+                     const int64_t *other_shape, const int64_t *other_start, const int64_t *size,
+                     dense_row *row, void *with);
 /* to[i] += from[i] */
 void dense_add(const dense *w, char *to, const char *from, size_t bytes);
 
+/* A dense_row with dense_sides: adds a row of `from`, the second offset, to `to`. */
+typedef struct dense_sides {
+    const dense *w;
+    char *to;
+    const char *from;
+} dense_sides;
+void dense_add_row(void *with, size_t at, size_t packed, size_t bytes);
+/* As the adjoint in place leaves them. */
+void dense_clear_margins(const dense *w, char *buffer);
+
 extern const method_kind dense_place, dense_over_mpi, dense_padded, dense_margin_storage;
-extern const method_kind dense_neighbor, dense_petsc, dense_bound, dense_copy_bound;
+extern const method_kind dense_neighbor, dense_petsc;
+extern const method_kind dense_bound, dense_copy_bound, dense_by_hand, dense_by_hand_alone;
 extern const method_kind dense_after, dense_between; /* forward only: with a stencil */
 
 #endif

@@ -1,5 +1,4 @@
-/* Dense halos by lierne, by MPI's neighborhood collective with derived datatypes, and as each rank
- * could copy and add as many bytes in memory of its own without waiting for anybody.
+/* Dense halos by lierne, and by MPI's neighborhood collective with derived datatypes.
  *
  * MPI_Neighbor_alltoallw takes one datatype per neighbor: here a struct of the subarrays of all
  * boxes that the two ranks exchange, so that no neighbor is listed twice. It has no adjoint:
@@ -10,29 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-void dense_rows(const dense *w, const int64_t *shape, const int64_t *start, const int64_t *size,
-                dense_row *row, void *with) {
-    int64_t run = 1, steps[AXES], i[AXES] = {0}, at = 0;
+/* Both sides of every row that is contiguous in a box of one buffer and in one of another. */
+void dense_row_pairs(const dense *w, const int64_t *shape, const int64_t *start,
+                     const int64_t *other_shape, const int64_t *other_start, const int64_t *size,
+                     dense_row *row, void *with) {
+    int64_t run = 1, steps[2][AXES], i[AXES] = {0}, at[2] = {0};
     int outer = w->naxes;
     for (int k = w->naxes - 1; k >= 0; k--) {
-        steps[k] = k + 1 < w->naxes ? steps[k + 1] * shape[k + 1] : 1;
-        at += start[k] * steps[k];
+        steps[0][k] = k + 1 < w->naxes ? steps[0][k + 1] * shape[k + 1] : 1;
+        steps[1][k] = k + 1 < w->naxes ? steps[1][k + 1] * other_shape[k + 1] : 1;
+        at[0] += start[k] * steps[0][k];
+        at[1] += other_start[k] * steps[1][k];
     }
     do {
         run *= size[--outer];
-    } while (outer > 0 && size[outer] == shape[outer]);
-    for (size_t packed = 0;; packed += (size_t)run) {
-        row(with, (size_t)at * w->element, packed * w->element, (size_t)run * w->element);
+    } while (outer > 0 && size[outer] == shape[outer] && size[outer] == other_shape[outer]);
+    for (;;) {
+        row(with, (size_t)at[0] * w->element, (size_t)at[1] * w->element, (size_t)run * w->element);
         int k = outer - 1;
         while (k >= 0 && ++i[k] == size[k]) {
-            at -= (i[k] - 1) * steps[k];
+            at[0] -= (i[k] - 1) * steps[0][k];
+            at[1] -= (i[k] - 1) * steps[1][k];
             i[k--] = 0;
         }
         if (k < 0) {
             return;
         }
-        at += steps[k];
+        at[0] += steps[0][k];
+        at[1] += steps[1][k];
     }
+}
+
+void dense_rows(const dense *w, const int64_t *shape, const int64_t *start, const int64_t *size,
+                dense_row *row, void *with) {
+    const int64_t zeros[AXES] = {0};
+    dense_row_pairs(w, shape, start, size, zeros, size, row, with);
 }
 
 static void add_bf16(uint16_t *restrict to, const uint16_t *restrict from, size_t n) {
@@ -217,24 +228,17 @@ static void zero_row(void *with, size_t at, size_t packed, size_t bytes) {
     memset((char *)with + at, 0, bytes);
 }
 
-/* As the adjoint in place leaves them. */
-static void zero_margins(const dense *w) {
+void dense_clear_margins(const dense *w, char *buffer) {
     for (size_t i = 0; i < w->nboxes; i++) {
         if (w->boxes[i].to == test_rank) {
             dense_rows(w, w->shapes[test_rank], w->boxes[i].here, w->boxes[i].size, zero_row,
-                       w->place);
+                       buffer);
         }
     }
 }
 
-typedef struct adding {
-    const dense *w;
-    char *to;
-    const char *from;
-} adding;
-
-static void add_row(void *with, size_t at, size_t packed, size_t bytes) {
-    const adding *a = with;
+void dense_add_row(void *with, size_t at, size_t packed, size_t bytes) {
+    const dense_sides *a = with;
     dense_add(a->w, a->to + at, a->from + packed, bytes);
 }
 
@@ -248,12 +252,12 @@ static bool run_neighbor(method *m, int direction) {
     bool ok = MPI_Neighbor_alltoallw(w->place, h->ones, h->zeros, h->shown, h->gradients, h->bytes,
                                      h->offsets, h->packed, h->comm) == MPI_SUCCESS;
     for (int i = 0; i < h->n; i++) {
-        adding a = {w, w->place, h->gradients + h->offsets[i]};
+        dense_sides a = {w, w->place, h->gradients + h->offsets[i]};
         for (size_t j = 0; j < w->nboxes; j++) {
             const dense_box *b = &w->boxes[j];
             if (b->from == test_rank && b->to == h->ranks[i]) {
                 int64_t elements = 1;
-                dense_rows(w, w->shapes[test_rank], b->there, b->size, add_row, &a);
+                dense_rows(w, w->shapes[test_rank], b->there, b->size, dense_add_row, &a);
                 for (int k = 0; k < w->naxes; k++) {
                     elements *= b->size[k];
                 }
@@ -261,7 +265,7 @@ static bool run_neighbor(method *m, int direction) {
             }
         }
     }
-    zero_margins(w);
+    dense_clear_margins(w, w->place);
     return ok;
 }
 
@@ -306,95 +310,3 @@ static method *open_neighbor(const void *of) {
 }
 
 const method_kind dense_neighbor = {"MPI_Neighbor_alltoallw", open_neighbor, close_neighbor};
-
-/* --- bounds --- */
-
-typedef struct bound {
-    method base;
-    bool part; /* moves the part as well */
-    char *other;
-} bound;
-
-static void copy_row(void *with, size_t at, size_t packed, size_t bytes) {
-    const adding *a = with;
-    (void)packed;
-    memcpy(a->to + at, a->from + at, bytes);
-}
-
-static void add_in_place(void *with, size_t at, size_t packed, size_t bytes) {
-    const adding *a = with;
-    (void)packed;
-    dense_add(a->w, a->to + at, a->from + at, bytes);
-}
-
-static void pad_row(void *with, size_t at, size_t packed, size_t bytes) {
-    const adding *a = with;
-    memcpy(a->to + at, a->from + packed, bytes);
-}
-
-static void trim_row(void *with, size_t at, size_t packed, size_t bytes) {
-    const adding *a = with;
-    memcpy(a->to + packed, a->from + at, bytes);
-}
-
-/* The part as one box: right for cores that follow one another, and as long for others. */
-static void move_part(const dense *w, int direction) {
-    int64_t start[AXES], size[AXES];
-    adding a = {w, direction == FORWARD ? w->padded : w->part,
-                direction == FORWARD ? w->part : w->padded};
-    for (int k = 0; k < w->naxes; k++) {
-        start[k] = 0;
-        size[k] = w->lines[k].owned;
-    }
-    dense_rows(w, w->shapes[test_rank], start, size, direction == FORWARD ? pad_row : trim_row, &a);
-}
-
-static bool run_bound(method *m, int direction) {
-    const bound *b = (bound *)m;
-    const dense *w = m->workload;
-    adding a = {w, b->part ? w->padded : w->place, b->other};
-    if (b->part) {
-        move_part(w, direction);
-    }
-    for (size_t i = 0; i < w->nboxes; i++) {
-        const dense_box *box = &w->boxes[i];
-        if (direction == FORWARD && box->to == test_rank) {
-            dense_rows(w, w->shapes[test_rank], box->here, box->size, copy_row, &a);
-        } else if (direction == ADJOINT && box->from == test_rank) {
-            dense_rows(w, w->shapes[test_rank], box->there, box->size, add_in_place, &a);
-        }
-    }
-    if (direction == ADJOINT && !b->part) {
-        zero_margins(w);
-    }
-    return true;
-}
-
-static void close_bound(method *m) {
-    free(((bound *)m)->other);
-    free(m);
-}
-
-static method *open_bound_of(const dense *w, bool part) {
-    bound *b = (bound *)(void *)take(sizeof *b);
-    b->part = part;
-    b->other = take(w->bytes[1]);
-    memset(b->other, 0, w->bytes[1]);
-    b->base = (method){.workload = w,
-                       .run = run_bound,
-                       .before = dense_rewrite,
-                       .owns_inputs = true,
-                       .result = {part ? w->padded : w->place, part ? w->part : w->place}};
-    return &b->base;
-}
-
-static method *open_bound(const void *w) {
-    return open_bound_of(w, false);
-}
-
-static method *open_copy_bound(const void *w) {
-    return open_bound_of(w, true);
-}
-
-const method_kind dense_bound = {"bound: margins", open_bound, close_bound};
-const method_kind dense_copy_bound = {"bound: part and margins", open_copy_bound, close_bound};

@@ -45,16 +45,18 @@ static void find_owner(const dense_axis *a, piece *p) {
     for (int c = 0; c < a->ranks; c++) {
         span spans[2];
         int n = spans_of(a, c, spans);
-        int64_t local = 0;
+        int64_t local = 0, part = 0;
         for (int i = 0; i < n; i++) {
             span w = window_of(a, spans[i]);
             if (p->element >= spans[i].start && p->element < spans[i].end) {
                 p->owner = c;
                 p->there = local + p->element - w.start;
+                p->part = part + p->element - spans[i].start;
                 p->count = spans[i].end - p->element;
                 return;
             }
             local += w.end - w.start;
+            part += spans[i].end - spans[i].start;
         }
     }
 }
@@ -159,12 +161,21 @@ static void close_line(dense_line *l) {
 static void add_box(dense *w, int rank, const piece *const *chosen) {
     dense_box b = {.to = rank};
     int margins = 0;
+    if (w->nboxes > 0 && w->boxes[w->nboxes - 1].to == rank) {
+        const dense_box *last = &w->boxes[w->nboxes - 1];
+        int64_t elements = 1;
+        for (int k = 0; k < w->naxes; k++) {
+            elements *= last->size[k];
+        }
+        b.packed = last->packed + elements;
+    }
     for (int k = 0; k < w->naxes; k++) {
         margins += !chosen[k]->core;
         b.from = b.from * w->axes[k].ranks + chosen[k]->owner;
         b.size[k] = chosen[k]->count;
         b.here[k] = chosen[k]->here;
         b.there[k] = chosen[k]->there;
+        b.part[k] = chosen[k]->part;
     }
     if (margins == 0 || (margins > 1 && w->stencil == LIERNE_STENCIL_STAR)) {
         return;
@@ -180,6 +191,10 @@ static void open_boxes(dense *w, int rank) {
         n[k] = pieces_of(&w->axes[k], dense_coordinate(w, rank, k), pieces[k]);
         const piece *last = &pieces[k][n[k] - 1];
         w->shapes[rank][k] = last->here + last->count;
+        w->parts[rank][k] = 0;
+        for (int i = 0; i < n[k]; i++) {
+            w->parts[rank][k] += pieces[k][i].core ? pieces[k][i].count : 0;
+        }
         total *= n[k];
     }
     for (int i = 0; i < total; i++) {

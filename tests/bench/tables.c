@@ -23,8 +23,7 @@ bool tables_want(const tables *t, const char *title) {
     return true;
 }
 
-/* 0 where the kind did not run or was wrong. */
-static double time_of(const outcome *results, int n, const method_kind *kind, int direction) {
+double tables_time(const outcome *results, int n, const method_kind *kind, int direction) {
     for (int i = 0; i < n; i++) {
         if (results[i].kind == kind && results[i].agrees) {
             return results[i].t[direction].median;
@@ -67,7 +66,7 @@ static void print_csv(const tables *t, const char *title, const outcome *r,
 void tables_print(const tables *t, const char *title, const outcome *results, int n, int rounds) {
     double reference[3];
     for (int d = FORWARD; d <= BOTH; d++) {
-        reference[d] = time_of(results, n, t->reference, d);
+        reference[d] = tables_time(results, n, t->reference, d);
     }
     if (test_rank != 0) {
         return;
@@ -84,13 +83,13 @@ void tables_print(const tables *t, const char *title, const outcome *results, in
 }
 
 void tables_keep(tables *t, const char *title, const outcome *results, int n, int direction) {
-    double reference = time_of(results, n, t->reference, direction);
+    double reference = tables_time(results, n, t->reference, direction);
     line *l = &t->lines[t->nlines++];
     snprintf(l->title, sizeof l->title, "%s", title);
     for (int c = 0; c < COLUMNS && t->columns[c].name; c++) {
         const method_kind *const *kinds = t->columns[c].kinds;
-        double first = time_of(results, n, kinds[0], direction);
-        double second = time_of(results, n, kinds[1], direction);
+        double first = tables_time(results, n, kinds[0], direction);
+        double second = tables_time(results, n, kinds[1], direction);
         double shorter = second > 0 && second < first ? second : first;
         l->ratios[c] = reference > 0 ? shorter / reference : 0;
     }

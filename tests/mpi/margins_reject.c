@@ -1,7 +1,7 @@
-/* A bad dense halo of one rank is every rank's error, in planning, in an update of documents and,
- * in a context that checks calls, in a call: the same status and message, which names the field; no
- * plan, nothing kept, no rank waits, and what follows works. From the first rank, the last one and
- * one between. */
+/* A bad dense halo of one rank is every rank's error, in planning one tensor or a set, in an update
+ * of documents and, in a context that checks calls, in a call: the same status and message, which
+ * names the field; no plan, nothing kept, no rank waits, and what follows works. From the first
+ * rank, the last one and one between. */
 #include "mpi/common.h"
 
 #include "lierne/redistribute.h"
@@ -50,7 +50,9 @@ static lierne_layout *layout_of(const char *what) {
     return layout;
 }
 
-typedef enum kind { SRC, DST, FIELD, UPDATE, CALL } kind;
+/* Up to FIELD of a redistribution, whose layouts SET has twice: the second dst may be the bad one.
+ */
+typedef enum kind { SRC, DST, FIELD, SET, UPDATE, CALL } kind;
 
 typedef struct bad_case {
     kind kind;
@@ -79,6 +81,11 @@ static const bad_case faults[] = {
     {FIELD, "balanced", "routing may not be BALANCED", LIERNE_ERR_UNSUPPORTED, NULL, NULL},
     {FIELD, "shared", "shared_output must be 0", LIERNE_ERR_UNSUPPORTED, NULL, NULL},
     {FIELD, "accumulates", "accumulate is 1", LIERNE_ERR_INVALID, NULL, NULL},
+    {SET, "other hi", "hash of dst[1]", LIERNE_ERR_MISMATCH, NULL, NULL},
+    {SET, "other documents", "hash of dst[1]", LIERNE_ERR_MISMATCH, NULL, "documents"},
+    {SET, "opaque", "dst[1]", LIERNE_ERR_INVALID, NULL, NULL},
+    {SET, "no dst", "dst[1] is NULL", LIERNE_ERR_INVALID, NULL, NULL},
+    {SET, "sums", "PARTIAL", LIERNE_ERR_UNSUPPORTED, NULL, NULL},
     {UPDATE, "axis", "axis is 1", LIERNE_ERR_INVALID, NULL, "documents"},
     {UPDATE, "falling", "halo[0].segments[2] is 4", LIERNE_ERR_INVALID, NULL, "documents"},
     {UPDATE, "short", "halo[0].segments[2]", LIERNE_ERR_INVALID, NULL, "documents"},
@@ -98,6 +105,17 @@ static lierne_status plan(lierne_plan **made, const lierne_layout *src, const li
     spec.shared_output = is(fault, "shared") ? LIERNE_SHARING_FORWARD : spec.shared_output;
     spec.accumulate = is(fault, "accumulates");
     return lierne_plan_create_redistribute(made, context, &spec);
+}
+
+/* The second tensor of a set is the one with the fault. */
+static lierne_status plan_set(lierne_plan **made, const lierne_layout *src,
+                              const lierne_layout *dst, const char *to, const char *fault) {
+    lierne_layout *second = is(fault, "") ? layout_of(to) : layout_of(fault);
+    const lierne_layout *from[] = {src, src}, *both[] = {dst, is(fault, "no dst") ? NULL : second};
+    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = 2, .src = from, .dst = both};
+    lierne_status status = lierne_plan_create_set(made, context, &spec);
+    lierne_layout_destroy(second);
+    return status;
 }
 
 static lierne_status update(lierne_plan *of, const char *fault) {
@@ -128,7 +146,8 @@ static void check(const bad_case *f, int culprit) {
     lierne_layout *src = layout_of(bad && f->kind == SRC ? name : from),
                   *dst = layout_of(bad && f->kind == DST ? name : to);
     lierne_plan *made = NULL;
-    lierne_status status = plan(&made, src, dst, f->kind == FIELD ? name : "");
+    lierne_status status = f->kind == SET ? plan_set(&made, src, dst, to, name)
+                                          : plan(&made, src, dst, f->kind == FIELD ? name : "");
     CHECK((made != NULL) == standing, "%s: a plan beside an error, or none", f->name);
     if (standing && made) {
         CHECK_OK(status);
