@@ -8,13 +8,14 @@ passed=0
 failed=0
 
 # verdict STATUS NAME: counts, and names what failed. The status comes first: once a command is run for
-# the name, $? is that command's.
+# the name, $? is that command's. With LIERNE_TEST_FAIL_FAST the first failure ends the script.
 verdict() {
     if [ "$1" = 0 ]; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
         echo "FAIL $2"
+        [ -z "${LIERNE_TEST_FAIL_FAST:-}" ] || exit 1
     fi
 }
 

@@ -2,7 +2,7 @@
 
 Each mutant changes one place: an arithmetic or comparing operator, a constant by one, a condition, two neighbouring
 arguments, or a statement that is dropped. Only lines that a test runs are changed (cover.py); mutants that do not
-compile, or compile to the same object, are drawn anew. The object alone is compiled, in front of the library of BUILD,
+compile or link, or compile to the same object, are drawn anew. The object alone is compiled, in front of the library of BUILD,
 which "make tests" made. The tests of its line run until one fails or takes ten times as long as usual: first those that
 are quick and have caught mutants of the file. Those that together take longer than MOST seconds run once COUNT is
 reached, for mutants that lived. The tree stays as it is. Prints a line per mutant, those that lived with their change:
@@ -35,8 +35,8 @@ OPERATORS = [(" + ", " - "), (" - ", " + "), (" * ", " + "), (" / ", " * "), (" 
              (" || ", " && "), ("++", "--"), (" += ", " -= "), ("(!", "("), ("true", "false"), ("false", "true")]
 STATEMENT = re.compile(r"^    +(?!return|break|continue|goto|case|static|const|int|bool|size_t|char|double|struct|lierne_\w+ \*?\w+ ?[=;])"
                        r"[a-zA-Z_*][^{}]*;$")
-MOST = 12  # seconds that the tests of a mutant take with coverage, while mutants are drawn,
-ALL = 300  # and of one that lived in the end: slower suites are left to who judges it
+MOST = 10  # seconds that the tests of a mutant take, while mutants are drawn,
+ALL = 60  # and of one that lived in the end: slower tests are left to who judges it
 LINKER = "lld" if shutil.which("ld.lld") else "bfd"
 WORKERS = 3  # tests of ranks that wait for each other leave cores idle
 SHORTEST = 5  # seconds that any test may take
@@ -128,13 +128,13 @@ class Builder:
             words.insert(words.index("-o") + 2, mutant)
         if os.path.lexists(target):
             os.unlink(target)
-        subprocess.run(words, check=True)
+        subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
         self.linked.add(program)
 
 
 def fails(test, here):
     """How the test fails, or None. A space of processes of its own: a mutant may signal any process."""
-    limits = "ulimit -f 4000000 -v 33554432 -c 0; "
+    limits = "export LIERNE_TEST_FAIL_FAST=1; ulimit -f 4000000 -v 33554432 -c 0; "
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
                limits + test.command.format(build=here)]
     try:
@@ -166,7 +166,7 @@ def within(tests, seconds):
 
 
 def judge(builder, order, covered, most, path, number, old, new):
-    """A line about the mutant; "-" where it does not compile, or cannot be told from the code."""
+    """A line about the mutant; "-" where it does not compile or link, or cannot be told from the code."""
     lines = open(path, encoding="utf-8").read().split("\n")
     same = builder.hash_of(path, "\n".join(lines))
     lines[number] = new
@@ -177,8 +177,11 @@ def judge(builder, order, covered, most, path, number, old, new):
     tests = order.sort(path, covered.tests(path, number + 1))
     tried = within(tests, most)
     for test in tried:
-        for program in test.programs:
-            builder.link(program)
+        try:
+            for program in test.programs:
+                builder.link(program)
+        except subprocess.CalledProcessError:
+            return "-"
         failed = fails(test, builder.here)
         order.add(path, test, failed is not None)
         if failed:

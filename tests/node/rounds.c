@@ -6,6 +6,7 @@
 #include "lierne/node.h"
 #include "processes.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ static lierne_status meet(lierne_window *w, int round, long *wrong) {
     return status;
 }
 
-static void live(report *own, int rank, const char *name, double timeout) {
+/* Rounds until an error, at most some of them; a rank that leaves them destroys nothing. */
+static void live(report *own, int rank, const char *name, double timeout, int most, bool leaves) {
     const lierne_context_spec context_spec = {.size = sizeof context_spec, .timeout = timeout};
     const lierne_node_spec spec = {
         .size = sizeof spec, .rank = rank, .world = RANKS, .name = name, .context = &context_spec};
@@ -61,13 +63,19 @@ static void live(report *own, int rank, const char *name, double timeout) {
     double start = lierne_now();
     lierne_status status = lierne_context_create_node(&context, &spec);
     status = status == LIERNE_OK ? lierne_window_create(&w, context, &window_spec) : status;
-    while (status == LIERNE_OK) {
+    while (status == LIERNE_OK && atomic_load(&own->rounds) < most) {
         start = lierne_now();
         status = meet(w, atomic_fetch_add(&own->rounds, 1), &own->wrong);
     }
     own->status = status;
     snprintf(own->message, sizeof own->message, "%s", lierne_last_error());
+    if (leaves) {
+        _exit(0);
+    }
     own->destroyed = lierne_window_destroy(w);
+    if (status == LIERNE_OK) {
+        snprintf(own->message, sizeof own->message, "%s", lierne_last_error());
+    }
     lierne_context_destroy(context);
     own->seconds = lierne_now() - start;
     own->left = lierne_mem_live();
@@ -78,14 +86,15 @@ static void pass(useconds_t microseconds) {
     nanosleep(&nap, NULL);
 }
 
-static void begin(pid_t *pids, const char *what, int number, double timeout) {
+/* leaver: the rank that leaves after `most` rounds, or -1. */
+static void begin(pid_t *pids, const char *what, int number, double timeout, int most, int leaver) {
     char name[64];
     snprintf(name, sizeof name, "rounds-%s-%d-%d", what, (int)getpid(), number);
     memset(reports, 0, RANKS * sizeof *reports);
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            live(&reports[r], r, name, timeout);
+            live(&reports[r], r, name, timeout, most, r == leaver);
             _exit(0);
         }
     }
@@ -97,7 +106,7 @@ static void interrupt(int number, int signal_number, double timeout, const char 
     int victim = number % RANKS;
     char named[64];
     snprintf(named, sizeof named, text, victim);
-    begin(pids, signal_number == SIGKILL ? "killed" : "stopped", number, timeout);
+    begin(pids, signal_number == SIGKILL ? "killed" : "stopped", number, timeout, INT_MAX, -1);
     for (double end = lierne_now() + LONG;
          atomic_load(&reports[victim].rounds) < 200 && lierne_now() < end;) {
         pass(500);
@@ -122,6 +131,25 @@ static void interrupt(int number, int signal_number, double timeout, const char 
     waitpid(pids[victim], NULL, 0);
 }
 
+/* A rank dies before it destroys its window: the others do not wait for it, and are told. */
+static void leave_early(void) {
+    static const char name[] = "lierne_window_destroy: ";
+    pid_t pids[RANKS];
+    begin(pids, "left", 0, 20, 3, RANKS - 1);
+    for (int r = 0; r < RANKS; r++) {
+        const report *own = &reports[r];
+        CHECK_RANK(process_await(pids[r], LONG, NULL), "a rank hangs", own);
+        CHECK_RANK(own->status == LIERNE_OK && own->wrong == 0, "rounds before it", own);
+        if (r < RANKS - 1) {
+            CHECK_RANK(own->destroyed == LIERNE_ERR_PEER_FAILED && own->left == 0, "destroying",
+                       own);
+            CHECK_RANK(strncmp(own->message, name, strlen(name)) == 0 &&
+                           strstr(own->message, "rank 3"),
+                       "what destroying says", own);
+        }
+    }
+}
+
 int main(void) {
     srand(11);
     reports = process_share(RANKS * sizeof *reports);
@@ -131,5 +159,6 @@ int main(void) {
     for (int i = 0; i < 2; i++) {
         interrupt(i, SIGSTOP, 0.5, "have not notified within 0.5 s: rank %d");
     }
+    leave_early();
     return process_counts();
 }

@@ -3,7 +3,9 @@
 #include "collectives.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "rank_threads.h"
 #include "unit/expect.h"
+#include "unit/plan_case.h"
 
 #include <criterion/criterion.h>
 #include <regex.h>
@@ -153,6 +155,39 @@ Test(metrics, count_calls) {
               "%s", text);
     forget(RANKS, 1);
     cr_expect_eq(lierne_mem_live(), 0);
+}
+
+/* Samples of 3 rows each, then of 1. */
+static void forward_of_rows(lierne_context *context, void *spec) {
+    lierne_plan *plan;
+    float in[32] = {0}, out[64];
+    assert_ok(lierne_plan_create_bridge(&plan, context, spec));
+    for (int64_t rows = 3; rows > 0; rows -= 2) {
+        assert_ok(lierne_plan_update_counts(plan, (int64_t[]){rows, rows, rows, rows}));
+        assert_ok(lierne_plan_forward(plan, out, in, NULL));
+    }
+    assert_ok(lierne_plan_destroy(plan));
+}
+
+/* Each of two ranks has half of 8 samples, and gets all of them: rows of 2 floats. An update sends
+ * 4 counts, and receives 4. */
+Test(metrics, count_the_bytes_of_updated_rows) {
+    lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    spec.variable_rows = 1;
+    spec.name = "rows";
+    ask();
+    lierne_sim *sim = sim_of(2, 5);
+    rank_threads(sim, 2, forward_of_rows, &spec);
+    assert_ok(lierne_sim_destroy(sim));
+    for (int r = 0; r < 2; r++) {
+        const char *text = read_metrics(r, 0);
+        cr_expect_eq(value_of(text, "lierne_message_bytes_total",
+                              "plan=\"rows\",collective=\"forward\""),
+                     (3 + 1) * 2 * 4 * 2 * 4 + 2 * 2 * 4 * 8, "%s", text);
+    }
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
+    forget(2, 1);
 }
 
 /* Two calls of one plan in flight are one series. */
