@@ -67,11 +67,11 @@ LIERNE_API lierne_status lierne_context_create_node(lierne_context **out,
 
 /* Creates a context of the ranks that are left after others have died. Collective over the ranks of
  * dead whose processes run: each calls it with its own dead context, once. dead may be of any kind
- * (node, oob, MPI, NCCL) if its ranks are processes of one node that share memory; the smaller
- * context is one of lierne_context_create_node, and needs neither the functions nor the MPI that
- * dead was made with. Ranks are 0 to n - 1 in the order that they had;
- * lierne_context_get_former_rank has those of before. Memory kinds, groups, plans and windows are
- * made anew.
+ * (node, oob, MPI, NCCL) if its ranks are processes of one node that share memory, or if
+ * LIERNE_ADDRESS was set (below); the smaller context moves tensors through shared memory and over
+ * sockets, and needs neither the functions nor the MPI that dead was made with. Ranks are 0 to n -
+ * 1 in the order that they had; lierne_context_get_former_rank has those of before. Memory kinds,
+ * groups, plans and windows are made anew.
  *
  * All ranks that are left agree: either all get a context, of the same ranks, or all get the same
  * status. If a rank dies meanwhile, it is left out too. The call waits until every rank of dead has
@@ -79,6 +79,22 @@ LIERNE_API lierne_status lierne_context_create_node(lierne_context **out,
  * on all ranks if one of them runs and does not call (it is stopped, or has not met the error yet).
  * A rank that has called and dies may still be among those that are left; then the first call over
  * the new context returns PEER_FAILED, and that context can be shrunk in turn.
+ *
+ * Several nodes. Set the environment variable LIERNE_ADDRESS on every rank, before dead is created,
+ * to a numeric IPv4 or IPv6 address of its host that the other nodes reach. Then each rank of a
+ * context of several nodes, of at most 1024 ranks, keeps a TCP port there, at a number that the
+ * system chooses, until the context is destroyed; creating the context fails with INVALID if a rank
+ * is not reached from another node, or the variable is set on some ranks only, and with TRANSPORT
+ * if the address is not one of the host. After a death the ranks connect to each other's ports: a
+ * rank nobody listens for is one whose process has ended, or that has destroyed dead. So:
+ *   - A host that falls silent is not taken for dead, because its ranks may run and do the same:
+ * the call ends with TIMEOUT, on all ranks that reach each other.
+ *   - Ranks of other nodes may learn of the death only at the deadline of dead (lierne/oob.h). Let
+ *     the timeout of spec be longer.
+ *   - A process forked from a rank without exec keeps its port: end it, too.
+ *   - The call needs three descriptors per rank of dead (RLIMIT_NOFILE). A rank that has none left
+ *     gets TRANSPORT, and the others go on without it.
+ * The nodes of the new context are those of dead.
  *
  * spec: of the new context, may be NULL, which means all zeros; nodes, members, nmembers and
  * world_size must be 0. dead stays the caller's: destroy what was made from it, and it, before or
@@ -88,7 +104,8 @@ LIERNE_API lierne_status lierne_context_create_node(lierne_context **out,
  * TRANSPORT, IO and MISMATCH of creating a context; TIMEOUT. Errors of one rank, which the others
  * see as TIMEOUT: INVALID (dead is NULL, not dead, or was
  * shrunk before), UNSUPPORTED (the ranks of dead are not
- * processes of one node that share memory), NO_MEMORY (its first allocation, twice). */
+ * processes of one node that share memory, and have no ports or are more than 1024), NO_MEMORY (its
+ * first allocations, twice). */
 LIERNE_API lierne_status lierne_context_shrink(lierne_context **out, lierne_context *dead,
                                                const lierne_context_spec *spec);
 

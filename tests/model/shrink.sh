@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# shrink.sh: checks in all interleavings how ranks that are left agree (shrink.pml): 3 ranks, of which
-# one or two die at any moment and one may fail by itself; and that each of four mistakes is found.
+# shrink.sh: checks in all interleavings how ranks that are left agree, in shared memory (shrink.pml)
+# and over connections (remote.pml): 3 ranks, of which one or two die at any moment and one may fail by
+# itself; and that each of four and three mistakes is found.
 # Last line: N passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -36,4 +37,11 @@ check "a rank that came is marked as gone" "assertion violated" -DDEATHS=1 -DNO_
 check "an outcome is overwritten" "invalid end state" -DDEATHS=1 -DOVERWRITES
 check "own result only" "assertion violated" -DDEATHS=1 -DOWN_RESULT
 check "results of the attempt before" "assertion violated" -DDEATHS=1 -DSTALE
+
+model=$PWD/tests/model/remote.pml
+check "connections: one death" none -DDEATHS=1
+check "connections: two deaths" none -DDEATHS=2
+check "a proposal is decided too early" "assertion violated" -DDEATHS=1 -DNO_WAIT
+check "what was taken over is forgotten" "assertion violated" -DDEATHS=1 -DFORGETS
+check "a proposal of a rank that has ended" "assertion violated" -DDEATHS=2 -DNO_ORDER
 verdicts && [ "$passed" -gt 0 ]

@@ -2,9 +2,10 @@
  * that are left shrink the context, without MPI's help, until they can work in it. Not run by
  * run.sh: MPI does not end after a death.
  *
- * shrink FOLDER VICTIM MICROSECONDS [VICTIM MICROSECONDS]...: writes its process number to
- * FOLDER/pid.R, and to FOLDER/end.R the status and the ranks that the last context had in the first
- * one, and waits to be killed. */
+ * shrink FOLDER VICTIM MICROSECONDS [VICTIM MICROSECONDS]..., with LIERNE_TEST_NODE_RANKS=n on
+ * nodes of n ranks, which agree over ports: writes its process number to FOLDER/pid.R, and to
+ * FOLDER/end.R the status and the ranks that the last context had in the first one, and waits to be
+ * killed. */
 #include "lierne/mpi.h"
 #include "lierne/node.h"
 #include "node_jobs.h"
@@ -79,6 +80,12 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world);
+    if (getenv("LIERNE_TEST_NODE_RANKS")) {
+        char node[20];
+        snprintf(node, sizeof node, "%d", rank / atoi(getenv("LIERNE_TEST_NODE_RANKS")));
+        setenv("LIERNE_NODE", node, 1);
+        setenv("LIERNE_ADDRESS", "127.0.0.1", 1);
+    }
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     write_file(argv[1], "pid", rank, pid);
     lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec);

@@ -1,9 +1,9 @@
-/* shrink [FIRST [COUNT]]: seeded deaths of one or two of 3 to 8 processes at random moments, while
- * they plan, move a tensor or shrink, over shared memory, over sockets, and over functions of the
- * caller. The ranks that are left shrink the context until it has nobody else, make a plan again in
- * each new one, and move what survives of the tensor. In each attempt all of them must get the same
- * ranks, no call may give wrong data, and none may pass its deadline.
- * Ends with "N passed, N failed". */
+/* shrink [FIRST [COUNT]]: seeded deaths of one or two of 3 to 8 processes at random moments, also
+ * at once, while they plan, move a tensor or shrink, over shared memory, over sockets, over
+ * functions of the caller, and on emulated nodes of one to three ranks, which agree over ports. The
+ * ranks that are left shrink the context until it has nobody else, make a plan again in each new
+ * one, and move what survives of the tensor. In each attempt all of them must get the same ranks,
+ * no call may give wrong data, and none may pass its deadline. Ends with "N passed, N failed". */
 #include "lierne/oob.h"
 #include "node_jobs.h"
 #include "survive.h"
@@ -49,6 +49,7 @@ typedef struct gather {
 
 typedef struct shared {
     report reports[MOST];
+    _Atomic int created; /* ranks that have the first context */
     gathers gathers;
 } shared;
 
@@ -59,8 +60,9 @@ typedef struct scenario {
     long after[MOST]; /* microseconds until a victim dies, from the first call on */
     int late;         /* a victim that counts them from its own first shrink on; or -1 */
     unsigned way;     /* of WAYS */
+    int nodes[MOST];  /* of each rank, with NODES */
 } scenario;
-enum { SHM, SOCKETS, FUNCTIONS, WAYS };
+enum { SHM, SOCKETS, FUNCTIONS, NODES, WAYS };
 
 static shared *common;
 
@@ -106,6 +108,7 @@ static lierne_status create(lierne_context **out, const scenario *s, int rank) {
     static gather own;
     char name[60];
     lierne_context_spec context = {.size = sizeof context, .timeout = timeout};
+    context.nodes = s->way == NODES ? s->nodes : NULL;
     if (s->way == FUNCTIONS) {
         own = (gather){.rank = rank, .n = s->n};
         lierne_oob_spec spec = {.size = sizeof spec, .rank = rank, .nranks = s->n};
@@ -191,12 +194,20 @@ static lierne_status shrink(lierne_context **context, lierne_plan **plan, int64_
     return k >= SHRINKS ? LIERNE_ERR_OVERLAP : moved == LIERNE_ERR_IO ? moved : status;
 }
 
+static void await_others(int n) {
+    for (int i = 0; i < 1000 && common->created < n; i++) {
+        usleep(1000);
+    }
+}
+
 static lierne_status live(const scenario *s, int rank, report *own) {
     lierne_context *context;
     lierne_plan *plan = NULL;
     unsigned ranks = (1u << s->n) - 1, left = ranks & ~s->victims;
     lierne_status status = create(&context, s, rank);
+    common->created += status == LIERNE_OK;
     if (status == LIERNE_OK && rank != s->late && (s->victims >> rank & 1)) {
+        await_others(s->n); /* a death while others create it is tests/node/jobs.c's */
         die_after(s->after[rank]);
     }
     if (status == LIERNE_OK) {
@@ -231,6 +242,10 @@ static scenario scenario_of(unsigned seed) {
         s.victims |= 1u << second;
         s.late = seed % 4 ? second : -1;
         s.after[second] = (s.late < 0 ? s.after[first] : 1) + (long)(erand48(state) * 4000);
+        s.after[second] = seed / WAYS % 8 == 0 ? s.after[first] : s.after[second];
+    }
+    for (int r = 0; r < s.n; r++) {
+        s.nodes[r] = r / (1 + (int)(seed / WAYS % 3));
     }
     return s;
 }
@@ -256,6 +271,11 @@ static bool check_shrink(const scenario *s, int k) {
     return good;
 }
 
+static void set_environment(unsigned way) {
+    way == SOCKETS ? setenv("LIERNE_TRANSPORTS", "socket", 1) : unsetenv("LIERNE_TRANSPORTS");
+    way == NODES ? setenv("LIERNE_ADDRESS", "127.0.0.1", 1) : unsetenv("LIERNE_ADDRESS");
+}
+
 /* Whether all went well. *longest: of all shrinks. */
 static bool run(const scenario *s, double *longest) {
     pid_t pids[MOST];
@@ -265,8 +285,7 @@ static bool run(const scenario *s, double *longest) {
     for (int r = 0; r < s->n; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            s->way == SOCKETS ? setenv("LIERNE_TRANSPORTS", "socket", 1)
-                              : unsetenv("LIERNE_TRANSPORTS");
+            set_environment(s->way);
             lierne_status status = live(s, r, &common->reports[r]);
             common->reports[r].ended = 1;
             _exit(status == LIERNE_OK ? 0 : 1);
@@ -295,8 +314,8 @@ static bool run(const scenario *s, double *longest) {
 /* What a rank does after rank 0 has killed the context of 3 ranks, which all run on. */
 typedef enum habit { ALL_CALL, BAD_NODES, BAD_WORLD, ONE_IS_LATE, HABITS } habit;
 
-static void call_alive(habit how, int rank, report *own) {
-    const scenario s = {.seed = 1000000 + how, .n = 3};
+static void call_alive(habit how, unsigned way, int rank, report *own) {
+    const scenario s = {.seed = 1000000 + how, .n = 3, .way = way, .nodes = {0, 1, 1}};
     const int nodes[3] = {0};
     lierne_context_spec spec = {.size = sizeof spec, .timeout = how == ONE_IS_LATE ? 1 : timeout};
     lierne_context *context, *smaller;
@@ -327,8 +346,8 @@ static void call_alive(habit how, int rank, report *own) {
     lierne_context_destroy(smaller);
 }
 
-static void call_without_memory(size_t k, int rank, report *own) {
-    const scenario s = {.seed = 2000000 + (unsigned)k, .n = 3};
+static void call_without_memory(size_t k, unsigned way, int rank, report *own) {
+    const scenario s = {.seed = 2000000 + (unsigned)k, .n = 3, .way = way, .nodes = {0, 1, 1}};
     lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     lierne_context *context, *smaller;
     if (create(&context, &s, rank) != LIERNE_OK) {
@@ -347,18 +366,19 @@ static void call_without_memory(size_t k, int rank, report *own) {
 }
 
 /* Ranks that run need not die to be in a new context, and an error is that of all. */
-static void check_habit(habit how) {
+static void check_habit(habit how, unsigned way) {
     static const lierne_status wanted[HABITS] = {LIERNE_OK, LIERNE_ERR_INVALID, LIERNE_ERR_INVALID,
                                                  LIERNE_ERR_TIMEOUT};
-    static const char *said[HABITS] = {"", "spec->nodes", "or world_size",
-                                       "rank 2 runs and has not called"};
+    const char *said[HABITS] = {"", "spec->nodes", "or world_size",
+                                way == NODES ? "rank 2 runs, or its host is silent"
+                                             : "rank 2 runs and has not called"};
     pid_t pids[3];
     memset(common, 0, sizeof *common);
     for (int r = 0; r < 3; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            unsetenv("LIERNE_TRANSPORTS");
-            call_alive(how, r, &common->reports[r]);
+            set_environment(way);
+            call_alive(how, way, r, &common->reports[r]);
             _exit(0);
         }
     }
@@ -376,15 +396,15 @@ static void check_habit(habit how) {
 
 /* The k-th allocation of shrinking fails on rank 1, which runs on: all get NO_MEMORY, or nobody
  * does, because there were fewer. Returns whether it was the latter. */
-static bool fail_allocation(size_t k) {
+static bool fail_allocation(size_t k, unsigned way) {
     pid_t pids[3];
     const lierne_status *first = &common->reports[0].status[0];
     memset(common, 0, sizeof *common);
     for (int r = 0; r < 3; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            unsetenv("LIERNE_TRANSPORTS");
-            call_without_memory(k, r, &common->reports[r]);
+            set_environment(way);
+            call_without_memory(k, way, r, &common->reports[r]);
             _exit(0);
         }
     }
@@ -406,10 +426,12 @@ int main(int argc, char **argv) {
     double longest = 0, sum = 0, seconds;
     bool good = true;
     common = process_share(sizeof *common);
-    for (habit how = 0; how < HABITS; how++) {
-        check_habit(how);
-    }
-    for (size_t k = 1; !fail_allocation(k) && k < 200; k++) {
+    for (unsigned way = SHM; way < WAYS; way += NODES) {
+        for (habit how = 0; how < HABITS; how++) {
+            check_habit(how, way);
+        }
+        for (size_t k = 1; !fail_allocation(k, way) && k < 200; k++) {
+        }
     }
     for (unsigned seed = first; good && seed < first + count; seed++) {
         scenario s = scenario_of(seed);

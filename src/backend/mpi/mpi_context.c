@@ -47,7 +47,7 @@ static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
     }
     m->comm = m->notices = MPI_COMM_NULL;
     m->listening = MPI_REQUEST_NULL;
-    m->opened = -1;
+    m->opened = m->ports.listener = -1;
     m->piece_bytes = PIECE;
     m->few = LIERNE_MPI_FEW;
     m->timeout = lierne_context_timeout(spec);
@@ -63,6 +63,7 @@ static lierne_status fill_rank_info(lierne_mpi_state *m, const lierne_context_sp
     MPI_Get_processor_name(host, &length);
     m->opened = lierne_abort_flags_open(m->world);
     lierne_rank_info_fill(&m->ranks[m->rank], m->rank, m->opened);
+    LIERNE_TRY(lierne_ports_open(&m->ports, &m->ranks[m->rank].address, m->world));
     return lierne_context_node_id(&m->ranks[m->rank].node, spec, m->rank, host);
 }
 
@@ -105,7 +106,7 @@ static lierne_status prepare_state(lierne_context *context, lierne_mpi_state *m,
 static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
                                 lierne_status *decision) {
     MPI_Request request;
-    bool shm[LIERNE_SHM_ANSWERS];
+    bool shm[LIERNE_SHM_ANSWERS + 1], *reached = &shm[LIERNE_SHM_ANSWERS], own;
     lierne_context_open_shm(context, &m->ranks[m->rank]);
     LIERNE_TRY(
         lierne_mpi_wait(m,
@@ -113,16 +114,26 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
                                        LIERNE_RANK_INFO_WORDS, MPI_UINT64_T, m->comm, &request),
                         &request, "finding nodes"));
     lierne_mpi_watch(m);
-    bool reached = lierne_mpi_map_flags(m);
+    bool flags_reach_all = lierne_mpi_map_flags(m);
     const lierne_shm_ranks ranks = {m->ranks, m->flag, m->world, m->flags != NULL};
     lierne_context_map_shm(context, &ranks, shm);
     lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(m->ranks),
                          (int64_t)m->ranks[0].created);
+    const lierne_ports_ranks all = {.infos = m->ranks,
+                                    .rank = m->rank,
+                                    .world = m->world,
+                                    .timeout = m->timeout,
+                                    .alive = lierne_mpi_alive,
+                                    .state = m};
+    *decision = lierne_ports_meet(&m->ports, &all, reached);
+    own = *reached;
     lierne_context_number_nodes(context, m->ranks, m->world);
     lierne_mem_free(m->ranks);
     m->ranks = NULL;
-    LIERNE_TRY(lierne_mpi_share_flags(m, reached, shm, LIERNE_SHM_ANSWERS));
-    *decision = lierne_context_start_shm(context, shm, m->crowded);
+    LIERNE_TRY(lierne_mpi_share_flags(m, flags_reach_all, shm, LIERNE_SHM_ANSWERS + 1));
+    *decision = *decision != LIERNE_OK ? *decision
+                : *reached             ? lierne_context_start_shm(context, shm, m->crowded)
+                                       : lierne_ports_not_reached(context->rank, own);
     return LIERNE_OK;
 }
 

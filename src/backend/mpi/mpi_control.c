@@ -45,12 +45,13 @@ static const lierne_control_processes processes = {.alive = lierne_mpi_alive,
 /* A communicator of notices is there just if the flags do not reach all ranks. */
 static bool find_survivors(void *state, lierne_survivors *survivors) {
     const lierne_mpi_state *m = state;
-    *survivors = (lierne_survivors){.flags = m->flags,
+    *survivors = (lierne_survivors){.flags = m->notices == MPI_COMM_NULL ? m->flags : NULL,
                                     .flag = m->flag,
                                     .watches = m->watches,
+                                    .ports = &m->ports,
                                     .rank = m->rank,
                                     .world = m->world};
-    return m->flags && m->notices == MPI_COMM_NULL;
+    return survivors->flags || m->ports.addresses;
 }
 
 static const lierne_control_survivors survivors = {.find = find_survivors};

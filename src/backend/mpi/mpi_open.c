@@ -65,6 +65,9 @@ lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached, bool *an
     if (!m->reduce_out[n]) {
         LIERNE_TRY(open_notices(m));
     }
+    if (m->notices == MPI_COMM_NULL) {
+        lierne_ports_close(&m->ports);
+    }
     m->ready = true;
     return LIERNE_OK;
 }
@@ -98,6 +101,7 @@ void lierne_mpi_close(void *state, bool dead) {
     }
     lierne_mpi_unwatch(m);
     lierne_mpi_drop_flags(m);
+    lierne_ports_close(&m->ports);
     if (lierne_lifetime_find(NULL, !m->abandoned) == LIERNE_LIFETIME_USE) {
         lierne_mem_free(m->ranks);
         lierne_mem_free(m);

@@ -7,7 +7,7 @@
 
 #include "runtime/control/control.h"
 #include "runtime/control/members.h"
-#include "runtime/control/processes.h"
+#include "runtime/control/ports.h"
 
 #include <mpi.h>
 
@@ -54,6 +54,7 @@ typedef struct lierne_mpi_state {
     int opened; /* descriptor of this rank's abort flags until all ranks have mapped them, or -1 */
     lierne_abort_flags *flags; /* of the node, or NULL */
     int *flag;                 /* per rank: index of its flag, or -1 on another node */
+    lierne_ports ports;        /* where the flags do not reach all, and LIERNE_ADDRESS is set */
     bool ready;                /* ranks can tell each other that they give up */
     MPI_Comm notices;          /* MPI_COMM_NULL if flags reach all ranks */
     MPI_Request listening;

@@ -95,6 +95,8 @@ lierne_status lierne_launch_find(lierne_launch *launch);
 typedef struct lierne_node_opening {
     double seconds;                     /* that it may take; 0: the timeout of the context */
     bool (*lost)(void *user, int rank); /* as in lierne_mesh, or NULL */
+    /* Connects to the others instead of lierne_mesh_join; NULL: they are of one node. */
+    lierne_status (*connect)(void *user, int *sockets);
     void *user;
 } lierne_node_opening;
 lierne_status lierne_node_open(lierne_context **out, const lierne_launch *job,

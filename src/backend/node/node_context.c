@@ -97,7 +97,8 @@ static lierne_status open_mesh(lierne_mesh **out, const lierne_launch *job,
     mesh->lost = how->lost;
     mesh->lost_user = how->user;
     double timeout = how->seconds > 0 ? how->seconds : lierne_context_timeout(spec);
-    lierne_status status = lierne_mesh_join(mesh, job->name, key, timeout);
+    lierne_status status = how->connect ? how->connect(how->user, mesh->sockets)
+                                        : lierne_mesh_join(mesh, job->name, key, timeout);
     if (status != LIERNE_OK) {
         lierne_mesh_close(mesh);
         return status;

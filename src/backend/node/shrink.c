@@ -1,12 +1,12 @@
-/* lierne_context_shrink: the ranks that are left agree in shared memory, and then meet as the ranks
- * of a new job.
+/* lierne_context_shrink: the ranks that are left agree, in shared memory or over the ports that
+ * they have (survivors.h), and then meet as the ranks of a new job.
  *
- * Nothing of the dead context but that memory is used: messages may be in flight everywhere else.
- * So it does not matter what the dead context was made of, as long as all ranks are of one node. */
+ * Nothing of the dead context but that memory, or those ports, is used: messages may be in flight
+ * everywhere else. So it does not matter what the dead context was made of. */
 #include "backend/node/mesh.h"
 #include "lierne/node.h"
 #include "runtime/context/context.h"
-#include "runtime/control/survivors.h"
+#include "runtime/control/remote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,13 @@ static lierne_status find_survivors(lierne_survivors *s, const lierne_context *d
     if (!control->survivors || !control->survivors->find(dead->control_self, s)) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "the ranks of the context are not processes of one node that share "
-                           "memory: create a context of those that are left yourself");
+                           "memory, and LIERNE_ADDRESS was not set when it was created: create a "
+                           "context of those that are left yourself");
+    }
+    if (s->world > LIERNE_REMOTE_MOST && !s->flags) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                           "the context has %d ranks on several nodes, must have at most %d",
+                           s->world, LIERNE_REMOTE_MOST);
     }
     if (dead->dead == LIERNE_OK) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
@@ -33,8 +39,8 @@ static lierne_status check_spec(const lierne_context_spec *spec) {
     if (spec->members || spec->nmembers || spec->world_size || spec->nodes) {
         return LIERNE_FAIL(
             LIERNE_ERR_INVALID,
-            "spec->%s is set, must not: the ranks that are left are the members, and "
-            "all of one node",
+            "spec->%s is set, must not: the ranks that are left are the members, on the nodes that "
+            "they were on",
             spec->nodes ? "nodes" : "members, nmembers or world_size");
     }
     return LIERNE_OK;
@@ -44,12 +50,16 @@ static bool is_lost(void *user, int index) {
     return lierne_survivors_lost(user, index);
 }
 
+static lierne_status connect_remote(void *user, int *sockets) {
+    return lierne_remote_connect(user, sockets);
+}
+
 /* The context of an attempt, of the ranks in its list. */
 static lierne_status try_to_create(lierne_context **out, lierne_survivors *s,
                                    const lierne_context_spec *spec) {
     lierne_launch job = {.world = s->count};
     lierne_node_opening how = {.seconds = lierne_survivors_left(s), .lost = is_lost, .user = s};
-    job.rank = 0;
+    how.connect = s->remote ? connect_remote : NULL;
     while (s->list[job.rank] != s->rank) {
         job.rank++;
     }
@@ -81,13 +91,39 @@ static void keep_list(lierne_context *context, lierne_survivors *s) {
     s->list = NULL;
 }
 
+/* The nodes of the ranks in the list, as the dead context has them; *nodes is NULL if it has one.
+ */
+static lierne_status list_nodes(int **nodes, const lierne_context *dead,
+                                const lierne_survivors *s) {
+    *nodes = NULL;
+    if (!dead->nodes) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(nodes, (size_t)s->count, sizeof **nodes));
+    for (int i = 0; i < s->count; i++) {
+        (*nodes)[i] = dead->nodes[s->list[i]];
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status try_on_nodes(lierne_context **out, const lierne_context *dead,
+                                  lierne_survivors *s, const lierne_context_spec *given) {
+    lierne_context_spec spec = *given;
+    int *nodes;
+    LIERNE_TRY(list_nodes(&nodes, dead, s));
+    spec.nodes = nodes;
+    lierne_status status = try_to_create(out, s, &spec);
+    lierne_mem_free(nodes);
+    return status;
+}
+
 /* Tries until there is an outcome for all. mine: an error of this rank, or OK. */
-static lierne_status shrink(lierne_context **out, lierne_survivors *s, lierne_status mine,
-                            const lierne_context_spec *spec) {
+static lierne_status shrink(lierne_context **out, const lierne_context *dead, lierne_survivors *s,
+                            lierne_status mine, const lierne_context_spec *spec) {
     for (;;) {
         lierne_context *context = NULL;
         LIERNE_TRY(lierne_survivors_list(s));
-        lierne_status own = mine == LIERNE_OK ? try_to_create(&context, s, spec) : mine;
+        lierne_status own = mine == LIERNE_OK ? try_on_nodes(&context, dead, s, spec) : mine;
         lierne_status status = lierne_survivors_decide(s, own);
         if (status == LIERNE_OK) {
             keep_list(context, s);
@@ -118,7 +154,7 @@ lierne_status lierne_context_shrink(lierne_context **out, lierne_context *dead,
         LIERNE_TRY(lierne_survivors_begin(&s, lierne_context_timeout(&spec)));
     }
     dead->shrunk = true;
-    lierne_status status = shrink(out, &s, mine, &spec);
+    lierne_status status = shrink(out, dead, &s, mine, &spec);
     lierne_survivors_end(&s);
     return status;
 }

@@ -35,16 +35,19 @@ static lierne_status prepare_state(lierne_context *context, lierne_oob_state *s,
 
 static lierne_status find_nodes(lierne_context *context, lierne_oob_state *s,
                                 lierne_status *decision) {
-    bool shm[LIERNE_SHM_ANSWERS];
+    bool shm[LIERNE_SHM_ANSWERS + 1], *reached = &shm[LIERNE_SHM_ANSWERS], own;
     lierne_context_open_shm(context, &s->infos[s->rank]);
-    LIERNE_TRY(lierne_oob_meet(s));
+    LIERNE_TRY(lierne_oob_meet(s, reached, decision));
+    own = *reached;
     const lierne_shm_ranks ranks = {s->infos, s->flag, s->world, s->flags != NULL};
     lierne_context_map_shm(context, &ranks, shm);
     lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(s->infos),
                          (int64_t)s->infos[0].created);
     lierne_context_number_nodes(context, s->infos, s->world);
-    LIERNE_TRY(lierne_oob_share_flags(s, shm, LIERNE_SHM_ANSWERS));
-    *decision = lierne_context_start_shm(context, shm, s->crowded);
+    LIERNE_TRY(lierne_oob_share_flags(s, shm, LIERNE_SHM_ANSWERS + 1));
+    *decision = *decision != LIERNE_OK ? *decision
+                : *reached             ? lierne_context_start_shm(context, shm, s->crowded)
+                                       : lierne_ports_not_reached(context->rank, own);
     return LIERNE_OK;
 }
 

@@ -34,7 +34,7 @@ static lierne_status try_to_open(lierne_oob_state **out, int rank, int world) {
     LIERNE_TRY(lierne_alloc(&s, 1, sizeof *s));
     s->rank = rank;
     s->world = world;
-    s->opened = -1;
+    s->opened = s->ports.listener = -1;
     lierne_status status = allocate_state(s);
     if (status != LIERNE_OK) {
         free_state(s);
@@ -64,7 +64,7 @@ lierne_status lierne_oob_reserve(lierne_oob_state *s) {
     }
     s->opened = lierne_abort_flags_open(s->world);
     lierne_rank_info_fill(&s->infos[s->rank], s->rank, s->opened);
-    return LIERNE_OK;
+    return lierne_ports_open(&s->ports, &s->infos[s->rank].address, s->world);
 }
 
 static void close_descriptor(lierne_oob_state *s) {
@@ -74,13 +74,20 @@ static void close_descriptor(lierne_oob_state *s) {
     }
 }
 
-lierne_status lierne_oob_meet(lierne_oob_state *s) {
+lierne_status lierne_oob_meet(lierne_oob_state *s, bool *reached, lierne_status *decision) {
     lierne_rank_info own = s->infos[s->rank];
     lierne_oob_start_deadline(s);
     LIERNE_TRY(lierne_oob_gather(s, &own, s->infos, sizeof own, "finding nodes"));
     s->crowded = lierne_processes_watch(s->watches, s->infos, s->world, s->rank);
     s->flags_reach_all =
         lierne_processes_map_flags(&s->flags, s->flag, s->infos, s->world, s->rank);
+    const lierne_ports_ranks ranks = {.infos = s->infos,
+                                      .rank = s->rank,
+                                      .world = s->world,
+                                      .timeout = s->timeout,
+                                      .alive = lierne_oob_alive,
+                                      .state = s};
+    *decision = lierne_ports_meet(&s->ports, &ranks, reached);
     return LIERNE_OK;
 }
 
@@ -97,6 +104,9 @@ lierne_status lierne_oob_share_flags(lierne_oob_state *s, bool *answers, int n) 
     }
     s->flags_reach_all = !noes[n];
     s->ready = true;
+    if (s->flags_reach_all) {
+        lierne_ports_close(&s->ports);
+    }
     close_descriptor(s);
     return LIERNE_OK;
 }
@@ -123,6 +133,7 @@ void lierne_oob_close(void *state, bool dead) {
         leave_together(s);
     }
     close_descriptor(s);
+    lierne_ports_close(&s->ports);
     lierne_processes_unwatch(s->watches, s->world);
     lierne_mem_free(s->watches);
     lierne_mem_free(s->flag);
@@ -146,12 +157,13 @@ static const lierne_control_processes processes = {.alive = lierne_oob_alive,
 
 static bool find_survivors(void *state, lierne_survivors *survivors) {
     const lierne_oob_state *s = state;
-    *survivors = (lierne_survivors){.flags = s->flags,
+    *survivors = (lierne_survivors){.flags = s->flags_reach_all ? s->flags : NULL,
                                     .flag = s->flag,
                                     .watches = s->watches,
+                                    .ports = &s->ports,
                                     .rank = s->rank,
                                     .world = s->world};
-    return s->flags && s->flags_reach_all;
+    return survivors->flags || s->ports.addresses;
 }
 
 static const lierne_control_survivors survivors = {.find = find_survivors};

@@ -10,7 +10,7 @@
 #include "backend/oob/oob_calls.h"
 #include "runtime/control/control.h"
 #include "runtime/control/members.h"
-#include "runtime/control/processes.h"
+#include "runtime/control/ports.h"
 
 typedef enum lierne_oob_kind {
     LIERNE_OOB_AGREE = 1,
@@ -63,8 +63,9 @@ typedef struct lierne_oob_state {
     int *flag;               /* per rank: index of its flag, or -1 */
     lierne_abort_flags *flags;
     bool flags_reach_all;
-    bool ready;   /* ranks can tell each other that they give up */
-    bool crowded; /* this machine may have more ranks than cores */
+    lierne_ports ports; /* where the flags do not reach all, and LIERNE_ADDRESS is set */
+    bool ready;         /* ranks can tell each other that they give up */
+    bool crowded;       /* this machine may have more ranks than cores */
     unsigned idle_polls;
     double next_check;
 } lierne_oob_state;
@@ -116,10 +117,9 @@ LIERNE_PRIVATE lierne_status lierne_oob_open(lierne_oob_state **out, int rank, i
                                              lierne_status *mine);
 /* Everything else that can fail on this rank alone. */
 lierne_status lierne_oob_reserve(lierne_oob_state *s);
-/* Gathers infos, this rank's among them, watches the processes and maps the abort flags.
- * Collective.
- */
-lierne_status lierne_oob_meet(lierne_oob_state *s);
+/* Gathers infos, this rank's among them, watches the processes and maps the abort flags; *reached
+ * and *decision as lierne_ports_meet. Collective. */
+lierne_status lierne_oob_meet(lierne_oob_state *s, bool *reached, lierne_status *decision);
 /* Waits until all ranks have mapped their flags. Each of n answers, at most LIERNE_MAX_REDUCED - 1,
  * becomes that of all ranks. Collective. */
 lierne_status lierne_oob_share_flags(lierne_oob_state *s, bool *answers, int n);

@@ -3,6 +3,7 @@
 #define LIERNE_PROCESSES_H
 
 #include "runtime/control/abort_flags.h"
+#include "runtime/control/port.h"
 
 /* Node and process of a rank. Words of 64 bits, so that ranks can gather them. */
 typedef struct lierne_rank_info {
@@ -14,9 +15,10 @@ typedef struct lierne_rank_info {
     uint64_t flags;   /* descriptor of the abort flags that this process opened */
     uint64_t segment; /* descriptor of its shared memory, and the token in it */
     uint64_t token;
-    uint64_t created; /* when this was filled in: nanoseconds of the calendar */
+    uint64_t created;       /* when this was filled in: nanoseconds of the calendar */
+    lierne_address address; /* where it listens, if anywhere */
 } lierne_rank_info;
-#define LIERNE_RANK_INFO_WORDS 9
+#define LIERNE_RANK_INFO_WORDS 13
 #define LIERNE_NO_FLAGS        UINT64_MAX
 #define LIERNE_NO_SEGMENT      UINT64_MAX
 

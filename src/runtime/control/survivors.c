@@ -7,6 +7,7 @@
  * can be in the next attempt while another one still reads the words of this one. */
 #include "runtime/control/survivors.h"
 #include "runtime/control/processes.h"
+#include "runtime/control/remote.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -40,16 +41,26 @@ static lierne_rank_words *words_of(const lierne_survivors *s, int rank) {
 lierne_status lierne_survivors_begin(lierne_survivors *s, double timeout) {
     s->attempt = 0;
     lierne_deadline_start(&s->deadline, timeout, lierne_now());
-    return lierne_alloc(&s->list, (size_t)s->world, sizeof *s->list);
+    s->remote = NULL;
+    LIERNE_TRY(lierne_alloc(&s->list, (size_t)s->world, sizeof *s->list));
+    lierne_status status = s->flags ? LIERNE_OK : lierne_remote_begin(s);
+    if (status != LIERNE_OK) {
+        lierne_survivors_end(s);
+    }
+    return status;
 }
 
 void lierne_survivors_end(lierne_survivors *s) {
+    lierne_remote_end(s);
     lierne_mem_free(s->list);
 }
 
 uint64_t lierne_survivors_key(const lierne_survivors *s) {
     struct timespec now;
     uint64_t none = 0, words[3] = {(uint64_t)getpid()};
+    if (s->remote) { /* not what connections are told apart by */
+        return s->ports->addresses[0].port;
+    }
     clock_gettime(CLOCK_REALTIME, &now);
     words[1] = (uint64_t)now.tv_sec;
     words[2] = (uint64_t)now.tv_nsec;
@@ -120,6 +131,9 @@ static lierne_status fail(const lierne_survivors *s, int code, lierne_status min
 lierne_status lierne_survivors_list(lierne_survivors *s) {
     int code, missing;
     double since = lierne_now();
+    if (s->remote) {
+        return lierne_remote_list(s);
+    }
     s->attempt++;
     s->seen = 0;
     atomic_store(&words_of(s, s->rank)->arrived, s->attempt);
@@ -183,6 +197,9 @@ static int judge(const lierne_survivors *s) {
 lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine) {
     int code, waits_for = -1;
     double since = lierne_now();
+    if (s->remote) {
+        return lierne_remote_decide(s, mine);
+    }
     s->seen = 0;
     atomic_store(&words_of(s, s->rank)->result, word_of(s->attempt, mine));
     while (!is_decided(s, &code)) {

@@ -8,13 +8,17 @@
 
 #include "runtime/control/abort_flags.h"
 #include "runtime/control/members.h"
+#include "runtime/control/ports.h"
+
+struct lierne_remote;
 
 /* A rank's part. What is before attempt is the control's and the
  * caller's; begin sets the rest. */
 typedef struct lierne_survivors {
-    const lierne_abort_flags *flags;
-    const int *flag;               /* per rank: index of its flag */
-    const int *watches;            /* per rank, of runtime/control/processes.h */
+    const lierne_abort_flags *flags; /* of all ranks; NULL: they agree over ports */
+    const int *flag;                 /* per rank: index of its flag */
+    const int *watches;              /* per rank, of runtime/control/processes.h */
+    const lierne_ports *ports;
     const lierne_members *members; /* names of ranks in messages */
     int rank;
     int world;
@@ -22,6 +26,7 @@ typedef struct lierne_survivors {
     lierne_deadline deadline;
     int *list; /* of the attempt: ranks that are left, ascending */
     int count;
+    struct lierne_remote *remote; /* remote.h */
     int seen; /* ranks, or places in the list, that the attempt need not wait for any more */
 } lierne_survivors;
 

@@ -1,0 +1,144 @@
+/* Ports of ranks of several nodes: whether a rank is reached, and who is not heard. */
+#include "runtime/control/ports.h"
+#include "runtime/control/reach.h"
+
+#include <criterion/criterion.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { RANKS = 3 };
+
+typedef struct part {
+    pthread_t thread;
+    lierne_ports ports;
+    const lierne_rank_info *infos;
+    int rank;
+    double timeout;
+    lierne_status status;
+    bool reached;
+} part;
+
+static lierne_status all_alive(void *state, int rank) {
+    (void)state, (void)rank;
+    return LIERNE_OK;
+}
+
+static void *meet(void *user) {
+    part *p = user;
+    const lierne_ports_ranks ranks = {.infos = p->infos,
+                                      .rank = p->rank,
+                                      .world = RANKS,
+                                      .timeout = p->timeout,
+                                      .alive = all_alive};
+    p->status = lierne_ports_meet(&p->ports, &ranks, &p->reached);
+    return NULL;
+}
+
+static void open_ports(part *parts, lierne_rank_info *infos, const char *address) {
+    setenv("LIERNE_ADDRESS", address, 1);
+    for (int r = 0; r < RANKS; r++) {
+        parts[r] = (part){.infos = infos, .rank = r, .timeout = 60};
+        infos[r] = (lierne_rank_info){.node = (uint64_t)r / 2, .rank = (uint64_t)r};
+        cr_assert_eq(lierne_ports_open(&parts[r].ports, &infos[r].address, RANKS), LIERNE_OK, "%s",
+                     lierne_last_error());
+    }
+}
+
+/* Ranks 0 and 1 are reached by rank 2, which is reached by rank 0. */
+static void meet_all(part *parts) {
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(pthread_create(&parts[r].thread, NULL, meet, &parts[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(parts[r].thread, NULL);
+        lierne_ports_close(&parts[r].ports);
+    }
+}
+
+Test(ports, ranks_of_other_nodes_reach_each_other) {
+    part parts[RANKS];
+    lierne_rank_info infos[RANKS];
+    size_t before = lierne_mem_live();
+    open_ports(parts, infos, "127.0.0.1");
+    meet_all(parts);
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert(parts[r].status == LIERNE_OK && parts[r].reached, "rank %d", r);
+    }
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+Test(ports, a_rank_that_is_not_reached_says_so) {
+    part parts[RANKS];
+    lierne_rank_info infos[RANKS], others[RANKS];
+    open_ports(parts, infos, "127.0.0.1");
+    memcpy(others, infos, sizeof infos);
+    others[1].address.secret++; /* as if rank 2 met another process there */
+    parts[2].infos = others;
+    parts[1].timeout = 0.5;
+    meet_all(parts);
+    cr_assert(parts[0].reached && !parts[1].reached && parts[2].reached);
+    cr_assert_eq(lierne_ports_not_reached(1, false), LIERNE_ERR_INVALID);
+    cr_assert(strstr(lierne_last_error(), "reaches it at its LIERNE_ADDRESS, 127.0.0.1"), "%s",
+              lierne_last_error());
+}
+
+Test(ports, all_ranks_have_one_or_none) {
+    part parts[RANKS];
+    lierne_rank_info infos[RANKS];
+    open_ports(parts, infos, "127.0.0.1");
+    infos[1].address.port = 0;
+    meet_all(parts);
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(parts[r].status, LIERNE_ERR_INVALID);
+    }
+}
+
+static int connect_to(const lierne_address *address) {
+    struct sockaddr_storage to;
+    socklen_t length = lierne_port_address(&to, address);
+    int opened = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(connect(opened, (struct sockaddr *)&to, length), 0);
+    return opened;
+}
+
+Test(ports, strangers_are_not_heard_and_keep_no_place) {
+    part parts[RANKS];
+    lierne_rank_info infos[RANKS];
+    int strangers[2 * LIERNE_REACH_GUESTS];
+    open_ports(parts, infos, "127.0.0.1");
+    for (int i = 0; i < 2 * LIERNE_REACH_GUESTS; i++) {
+        const lierne_reach_hello hello = {.purpose = LIERNE_REACH_CHECK, .rank = 2};
+        strangers[i] = connect_to(&infos[0].address);
+        cr_assert(i % 2 || send(strangers[i], &hello, sizeof hello, 0) == sizeof hello);
+    }
+    meet_all(parts);
+    cr_assert(parts[0].reached && parts[1].reached && parts[2].reached);
+    for (int i = 0; i < 2 * LIERNE_REACH_GUESTS; i++) {
+        close(strangers[i]);
+    }
+}
+
+Test(ports, addresses_are_numeric_and_of_this_host) {
+    lierne_ports ports;
+    lierne_address own;
+    setenv("LIERNE_ADDRESS", "localhost", 1);
+    cr_assert_eq(lierne_ports_open(&ports, &own, RANKS), LIERNE_ERR_INVALID);
+    lierne_ports_close(&ports);
+    setenv("LIERNE_ADDRESS", "203.0.113.9", 1);
+    cr_assert_eq(lierne_ports_open(&ports, &own, RANKS), LIERNE_ERR_TRANSPORT);
+    lierne_ports_close(&ports);
+    unsetenv("LIERNE_ADDRESS");
+    cr_assert(lierne_ports_open(&ports, &own, RANKS) == LIERNE_OK && own.port == 0);
+    lierne_ports_close(&ports);
+    setenv("LIERNE_ADDRESS", "::1", 1);
+    if (lierne_ports_open(&ports, &own, RANKS) == LIERNE_OK) { /* the host may have no IPv6 */
+        close(connect_to(&own));
+    }
+    lierne_ports_close(&ports);
+}
