@@ -97,6 +97,7 @@ def convolutions():
         (nn.Conv2d(2, 2, 1, stride=2), (1, 2, 7, 3), line, [Shard(2)]),
         (nn.Conv3d(1, 2, (2, 3, 3), padding=1, stride=(1, 2, 1)), (2, 1, 3, 5, 4), square, [Shard(2), Shard(3)]),
         (nn.Conv3d(2, 1, 3, padding=1), (4, 2, 3, 4, 3), square, [Shard(0), Shard(3)]),  # 5 axes, 4 of them cut or merged
+        (nn.Conv3d(2, 1, 2, padding=1), (0, 2, 3, 4, 5), line, [Shard(4)]),  # a batch of none
     ]
     for mode in MODES[1:]:
         cases += [(nn.Conv1d(2, 2, 3, padding=2, padding_mode=mode), (2, 2, 9), line, [Shard(2)]),
@@ -203,6 +204,9 @@ def sources():
     for module in nn.Conv2d(2, 3, 3, 2, 1), nn.ConvTranspose2d(2, 3, 2, 2), nn.MaxPool2d(2):
         for source in [Shard(1), Replicate()], [Shard(3), Shard(2)], [Replicate(), Replicate()]:
             compare(filled(module.double()), (2, 2, 6, 8), square, [Shard(2), Shard(3)], (module, source), source=source)
+    for source in [Shard(3), Replicate()], [Replicate(), Replicate()]:
+        compare(filled(nn.ConvTranspose3d(2, 1, 2, padding=1).double()), (2, 2, 3, 4, 2), square, [Replicate(), Shard(3)],
+                ("5 axes", source), source=source)
     whole, conv = whole_numbers((1, 2, 8, 3), 3), filled(nn.Conv2d(2, 2, 3, padding=1).double())
     x = DTensor.from_local((whole * [1, 2, -3, 1][dist.get_rank()]).requires_grad_(), mesh_of(4), [Partial()])
     x.retain_grad()

@@ -118,9 +118,10 @@ class Axes:
         return groups
 
     def split(self, local):
-        """The shape of all axes of a rank's buffer; zeros where the rank holds nothing."""
+        """The shape of all axes of a rank's buffer; zeros where the rank holds nothing of what is there."""
+        held = any(local) or 0 in self.shape
         return tuple(size for group, n in zip(self.groups, local) for size in
-                     ([n] if len(group) == 1 else [self.shape[axis] if n else 0 for axis in group]))
+                     ([n] if len(group) == 1 else [self.shape[axis] if held else 0 for axis in group]))
 
     def layout(self, side, cuts, dtype, halos=(), **storage):
         """The layout of a side. cuts, halos: of axes of the tensor."""

@@ -22,7 +22,7 @@ from lierne._types import DeviceMesh, Shape
 from lierne.torch._convolve import (AVERAGES, CALLER, CONVOLUTIONS, MAXIMA, TRANSPOSED, Convolve, Part, Shared, axes_of,
                                     kind_of)
 from lierne.torch._exchange import Side, context_of, kept, local_of
-from lierne.torch.dense_halo import Placements
+from lierne.torch.dense_halo import DenseHalo, Placements, halo_exchange
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -93,9 +93,7 @@ class HaloConv(torch.nn.Module):
             raise TypeError(f"{CALLER}: the input is a DTensor, but the module's placements are lierne's: give the "
                             "local tensor, and shape")
         if is_dtensor and self._kind in TRANSPOSED and src.key != side.key:
-            from lierne.torch.dtensor import redistribute
-            moved = redistribute(x, side.mesh, side.placements, self._context)
-            local, src, shape, _ = local_of(moved, side, None, CALLER)
+            local, src = halo_exchange(x, side.mesh, DenseHalo({}), side.placements, context=self._context), side
         out, whole = self._computed(local, src, shape)
         if not is_dtensor or side.mesh.get_coordinate() is None:
             return out
