@@ -143,6 +143,8 @@ def pooling():
         (nn.AvgPool2d(4, 3, 2, ceil_mode=True, count_include_pad=False), (2, 2, 9, 8), square, [Shard(2), Shard(3)]),
         (nn.AvgPool2d(2, 1, 1, divisor_override=2), (2, 2, 9, 8), square, [Shard(1), Shard(3)]),
         (nn.AvgPool3d((1, 2, 2), 2, ceil_mode=True), (2, 1, 3, 5, 4), square, [Shard(3), Shard(4)]),
+        (nn.AvgPool1d(2), (2, 3, 6), line, [Shard(1)]),  # 3 channels: a rank has none
+        (nn.MaxPool2d(2, 1), (2, 1, 5, 4), square, [Shard(2), Shard(1)]),
     ]
     for number, (module, shape, mesh, placements) in enumerate(cases):
         compare(module, shape, mesh, placements, (number, module))

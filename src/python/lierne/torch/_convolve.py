@@ -135,9 +135,9 @@ class Part:
         channels = [held[1]] * 2 if pools else [held[1] and module.in_channels, held[1] and module.out_channels]
         sizes = [[sum(w[k] for w in windows) if any(held) else 0 for windows in self.windows] for k in (1, 3)]
         self.local = [(held[0], channels[k], *sizes[k]) for k in range(2)]
-        # Without outputs, the kernel runs on a batch of none.
+        # Without outputs, or channels of a pooling, the kernel runs on a batch of none.
         self._none = None
-        if 0 in self.local[1][2:]:
+        if 0 in self.local[1][1:]:
             windows = [_Window(0, axis.size, 0, axis.outputs, 0) if inner is not None else
                        _Window(0, 1 + axis.reach, 0, 1, 0) for axis, inner in zip(self.axes, self.inner)]
             channels = (self.shape[1],) * 2 if pools else (module.in_channels, module.out_channels)
