@@ -40,7 +40,8 @@ extern "C" {
  *                          beside lierne.
  *
  * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK,
- * LIERNE_SUMMARY, LIERNE_NODE or LIERNE_LOG), MISMATCH (spec->nodes, members, world_size, check,
+ * LIERNE_SUMMARY, LIERNE_NODE, LIERNE_ADDRESS or LIERNE_LOG), TRANSPORT (no port at LIERNE_ADDRESS:
+ * lierne_context_shrink, lierne/node.h), MISMATCH (spec->nodes, members, world_size, check,
  * name or LIERNE_SUMMARY), IO (no file can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for
  * LIERNE_LOG_FILE), NO_MEMORY. Their messages name ranks of comm,
  * because members are not agreed yet. Errors of one rank that are not propagated, so that the other

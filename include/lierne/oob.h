@@ -72,7 +72,8 @@ typedef struct lierne_oob_spec {
  * TIMEOUT. Buffers of a dead context stay borrowed as long as free_request says.
  *
  * Errors that all ranks get alike: INVALID (out NULL, spec->context, LIERNE_TIMEOUT_MS,
- * LIERNE_CHECK, LIERNE_SUMMARY, LIERNE_NODE, LIERNE_LOG or LIERNE_TRANSPORTS), MISMATCH (nodes,
+ * LIERNE_CHECK, LIERNE_SUMMARY, LIERNE_NODE, LIERNE_ADDRESS, LIERNE_LOG or LIERNE_TRANSPORTS),
+ * TRANSPORT (no port at LIERNE_ADDRESS: lierne_context_shrink, lierne/node.h), MISMATCH (nodes,
  * members, world_size, check, name or LIERNE_SUMMARY), IO (no file can be made in LIERNE_DUMP_DIR
  * or LIERNE_METRICS, or for LIERNE_LOG_FILE), NO_MEMORY. Errors of one rank, which the others see
  * as TIMEOUT: INVALID (spec NULL or its size, rank or nranks out of range, allgather or test NULL,

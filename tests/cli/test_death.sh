@@ -2,9 +2,11 @@
 # A rank dies (SIGKILL) or stops answering (SIGSTOP) at a random moment, ten times each: the three
 # others must return PEER_FAILED or TIMEOUT within their deadline of one second plus a second, and
 # dump what they were doing, over shared memory and over MPI. Nothing may hang, and lierne may leave
-# nothing behind. Then ranks that are left after a death go on in a smaller context.
+# nothing behind. Then ranks that are left after a death go on in a smaller context, SHRINKS times
+# (12), every third time on emulated nodes.
 set -u
-build=${1:?usage: test_death.sh BUILD}
+build=${1:?usage: test_death.sh BUILD [SHRINKS]}
+shrinks=${2:-12}
 . "$(dirname "$0")/../verdict.sh"
 ok() { verdict 0; }
 no() { verdict 1 "$*"; }
@@ -90,7 +92,8 @@ shrink() { # shrink NUMBER
     first=$((RANDOM % n)) second=$((RANDOM % n)) at=$((1 + RANDOM))
     [ $n != 3 ] || second=$first # two must be left
     victims="$first $at"
-    [ $first = $second ] || victims="$victims $second $((at + RANDOM % 5000))"
+    # Every second time at once.
+    [ $first = $second ] || victims="$victims $second $((at + RANDOM % 2 * (RANDOM % 5000)))"
     mkdir "$d"
     # shellcheck disable=SC2086
     OMPI_MCA_orte_tmpdir_base=$d timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n $n "$build/tests/mpi/shrink" "$d" $victims >"$d/log" 2>&1 &
@@ -127,8 +130,9 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     round "$i.kill" KILL $shared
     round "$i.stop" STOP $shared
 done
-for i in 1 2 3 4 5 6 7 8 9 10; do
+for ((i = 1; i <= shrinks; i++)); do
     if [ $((i % 2)) = 1 ]; then export LIERNE_TRANSPORTS=mpi,socket; else unset LIERNE_TRANSPORTS; fi
+    if [ $((i % 3)) = 0 ]; then export LIERNE_TEST_NODE_RANKS=$((1 + i % 2)); else unset LIERNE_TEST_NODE_RANKS; fi
     shrink $i
 done
 after=$(ls /dev/shm 2>/dev/null | grep -c lierne)

@@ -7,8 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAGIC     0x686361657265696cull /* "liereach" */
-#define TRY_EVERY 0.02                  /* seconds between attempts to connect */
+#define TRY_EVERY 0.02 /* seconds between attempts to connect */
 
 lierne_status lierne_reach_open(lierne_reach *reach) {
     size_t world = (size_t)reach->world;
@@ -76,7 +75,7 @@ static lierne_status start_to_connect(lierne_reach *reach, int rank) {
 /* A new connection has space for this. */
 static void say_hello(lierne_reach *reach, int rank) {
     lierne_reach_peer *peer = &reach->peers[rank];
-    const lierne_reach_hello hello = {.magic = MAGIC,
+    const lierne_reach_hello hello = {.magic = LIERNE_REACH_MAGIC,
                                       .secret = reach->addresses[rank].secret,
                                       .purpose = reach->purpose,
                                       .rank = (uint64_t)reach->rank};
@@ -128,7 +127,7 @@ static void accept_guests(lierne_reach *reach) {
 
 static void welcome(lierne_reach *reach, lierne_reach_guest *guest) {
     const lierne_reach_hello *hello = &guest->hello;
-    bool known = hello->magic == MAGIC && hello->purpose == reach->purpose &&
+    bool known = hello->magic == LIERNE_REACH_MAGIC && hello->purpose == reach->purpose &&
                  hello->secret == reach->addresses[reach->rank].secret &&
                  hello->rank < (uint64_t)reach->world;
     lierne_reach_peer *peer = known ? &reach->peers[hello->rank] : NULL;

@@ -10,8 +10,9 @@
 
 #include <poll.h>
 
-#define LIERNE_REACH_GUESTS 32 /* connections that have not said who they are */
-#define LIERNE_REACH_CHECK  (1ull << 32)
+#define LIERNE_REACH_GUESTS 32                    /* connections that have not said who they are */
+#define LIERNE_REACH_MAGIC  0x686361657265696cull /* "liereach" */
+#define LIERNE_REACH_CHECK  (1ull << 32)          /* a purpose: the others are attempts */
 
 /* What both sides of a connection know first. */
 typedef struct lierne_reach_hello {
