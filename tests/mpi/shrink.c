@@ -65,7 +65,8 @@ static void write_file(const char *folder, const char *kind, int rank, const cha
 
 static void finish(const char *folder, int rank, lierne_status status, int n) {
     char text[200];
-    size_t used = (size_t)snprintf(text, sizeof text, "%s", lierne_status_name(status));
+    size_t used = (size_t)snprintf(text, sizeof text, "%s%.120s", lierne_status_name(status),
+                                   status == LIERNE_OK ? "" : lierne_last_error());
     for (int r = 0; r < n; r++) {
         used += (size_t)snprintf(text + used, sizeof text - used, " %d", ranks[r]);
     }
@@ -92,6 +93,7 @@ int main(int argc, char **argv) {
     for (int r = 0; r < world; r++) {
         ranks[r] = r;
     }
+    MPI_Barrier(MPI_COMM_WORLD); /* nobody dies while others create it */
     for (int i = 2; i + 1 < argc; i += 2) {
         if (atoi(argv[i]) == rank) {
             struct itimerval timer = {.it_value.tv_usec = atoi(argv[i + 1])};

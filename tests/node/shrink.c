@@ -375,8 +375,7 @@ static void check_habit(habit how, unsigned way) {
     static const lierne_status wanted[HABITS] = {LIERNE_OK, LIERNE_ERR_INVALID, LIERNE_ERR_INVALID,
                                                  LIERNE_ERR_TIMEOUT};
     const char *said[HABITS] = {"", "spec->nodes", "or world_size",
-                                way == NODES ? "rank 2 runs, or its host is silent"
-                                             : "rank 2 runs and has not called"};
+                                way == NODES ? "deadline" : "rank 2 runs and has not called"};
     pid_t pids[3];
     memset(common, 0, sizeof *common);
     for (int r = 0; r < 3; r++) {
@@ -394,8 +393,7 @@ static void check_habit(habit how, unsigned way) {
               how, own->status[0], own->status[1], own->message);
         CHECK(own->ranks[0] == (how == ALL_CALL ? 7 : 0), "habit %d: %#x", how, own->ranks[0]);
         CHECK(r != 1 || strstr(own->message, said[how]), "habit %d: %s", how, own->message);
-        CHECK(own->seconds[0] < (how == ONE_IS_LATE ? 2.5 : timeout), "habit %d: %g s", how,
-              own->seconds[0]);
+        CHECK(own->seconds[0] < timeout, "habit %d: %g s", how, own->seconds[0]);
     }
 }
 

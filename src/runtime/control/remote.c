@@ -276,7 +276,7 @@ static lierne_status time_out(lierne_survivors *s, int missing) {
     expire(s);
     return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d of %d: rank %d runs, or its host is silent, and it has not called "
-                       "within %g s",
+                       "before the deadline, %g s",
                        lierne_members_rank(s->members, s->rank), s->members->world,
                        lierne_members_rank(s->members, missing), s->deadline.timeout);
 }
