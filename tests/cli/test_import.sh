@@ -60,6 +60,10 @@ assert (generation["shape"], generation["rank_offset"]) == ({"tp": 8, "cp": 1, "
 END
 verdict $? "m2n: generation behind training"
 same_grids m2n grids/m2n-qwen235b-128.json train
+echo "{\"train\": {\"num_gpus\": 64, ${train/16/2}}, $generation}" >"$work/m2n.json"
+imports "m2n of two expert ranks" m2n "$work/m2n.json"
+grep -qF '"shape": {"expt_tp": 1, "ep": 2, "expt_dp": 8, "pp": 4}' "$work/out"
+verdict $? "m2n: two expert ranks have a view: $(cat "$work/out")"
 echo "{\"train\": {\"num_gpus\": 64, $train, \"dp_size\": 1}, $generation}" >"$work/m2n.json"
 rejects "m2n with another dp" 1 "write dp_size 4, or leave it out" m2n "$work/m2n.json"
 echo "{\"train\": {$train}, $generation}" >"$work/m2n.json"

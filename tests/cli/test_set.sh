@@ -20,7 +20,7 @@ ends() {
 # all of the rest.
 cat >"$work/set.json" <<'END'
 {"world_size": 4,
- "src": {"dims": {"fsdp": 2}},
+ "src": {"dims": {"fsdp": 2}, "rank_offset": 0},
  "dst": {"dims": {"tp": 2}, "rank_offset": 2},
  "tensors": [{"name": "a.o_proj.weight", "dtype": "bf16", "shape": [64, 32]},
              {"name": "a.q_proj.weight", "dtype": "bf16", "shape": [128, 32]},

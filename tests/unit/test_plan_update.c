@@ -174,6 +174,7 @@ static void use_device(variable_worker *w) {
 static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     int64_t from, to, rows[BATCH], in, out, n, m;
     float x[BATCH * MOST * WIDTH + 1], y[BATCH * MOST * WIDTH + 1], want[BATCH * MOST * WIDTH + 1];
+    lierne_report report = {.size = sizeof report};
     int bad = 0;
     samples_of(w->src_dp, w->src_rank, &from, &to);
     for (int64_t g = from; g < to; g++) {
@@ -182,6 +183,8 @@ static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     bad |= lierne_plan_update_counts(plan, rows) != LIERNE_OK;
     n = fill_samples(step, from, to, 1, x);
     lierne_plan_get_elements(&in, &out, plan, LIERNE_DIRECTION_FORWARD);
+    bad |= lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) != LIERNE_OK ||
+           report.min_bytes != report.received_bytes;
     samples_of(w->dst_dp, w->dst_rank, &from, &to);
     m = fill_samples(step, from, to, 1, want);
     bad |= in != n || out != m;

@@ -242,7 +242,8 @@ Test(set_boxes, bad_boxes_are_named) {
         h = kept;                                                                                  \
         h.spec.boxes = h.boxes, h.spec.src = h.src, h.spec.dst = h.dst;                            \
     } while (0)
-    static const int other[2] = {2, 0}, twice[2] = {1, 1}, none[2] = {-1, 0}, low[2] = {-2, 0};
+    static const int other[2] = {2, 0}, twice[2] = {1, 1}, first[2] = {0, 0}, none[2] = {-1, 0},
+                     low[2] = {-2, 0};
     BAD(h.spec.nboxes = 0, "nboxes is 0, must be in 1 to");
     BAD(h.spec.ndst = 0, "ndst is 0, must be in 1 to");
     BAD(h.boxes[1].src = 2, "boxes[1].src is 2, must be in 0 to 1");
@@ -257,6 +258,7 @@ Test(set_boxes, bad_boxes_are_named) {
     BAD(h.boxes[1].axes = other, "boxes[1]: axis 0 of dst[0] is axis 2 of src[1]; it must be -1");
     BAD(h.boxes[1].axes = low, "boxes[1]: axis 0 of dst[0] is axis -2 of src[1]; it must be -1");
     BAD(h.boxes[1].axes = twice, "boxes[1]: axis 1 of dst[0] is axis 1 of src[1]");
+    BAD(h.boxes[1].axes = first, "boxes[1]: axis 1 of dst[0] is axis 0 of src[1]");
     BAD(h.boxes[1].axes = none, "boxes[1].sizes[0] is 3, must be 1");
     BAD((h.boxes[1].axes = none, h.boxes[1].sizes[0] = 1, h.boxes[1].src_start[1] = 3),
         "boxes[1]: on axis 1 of src[1] 1 indices from 3 on are not in 0 to 2");
