@@ -258,13 +258,22 @@ Test(recreate, bridges_with_a_row_map) {
     close_bridges(&w);
 }
 
-/* A redistribution with layouts of the adjoint: those of a bridge, which sums. */
+/* A redistribution with layouts of the adjoint: that of a bridge, which sums, and one that tp cuts
+ * on the grid of src. */
 static void plan_layouts(bridge_world *w, const int64_t *shape) {
     const lierne_bridge_spec spec = bridge_spec(w, shape, NULL);
-    lierne_layout *src, *dst, *gradient;
+    const lierne_placement cut[LIERNE_MAX_DIMS] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1}};
+    const lierne_layout_spec halves = {.size = sizeof halves,
+                                       .grid = w->src,
+                                       .naxes = 3,
+                                       .shape = shape,
+                                       .dtype = LIERNE_DTYPE_I32,
+                                       .placements = cut};
+    lierne_layout *src, *dst, *gradient, *owned;
     assert_ok(lierne_layout_create_bridge(&src, &dst, &gradient, &spec));
+    assert_ok(lierne_layout_create(&owned, &halves));
     const lierne_redistribute_spec r = {
-        .size = sizeof r, .src = src, .dst = dst, .adjoint_src = gradient, .adjoint_dst = src};
+        .size = sizeof r, .src = src, .dst = dst, .adjoint_src = gradient, .adjoint_dst = owned};
     for (int i = 0; i < w->world; i++) {
         assert_ok(
             lierne_plan_create_redistribute(&w->plans[i], lierne_sim_get_context(w->sim, i), &r));
@@ -272,6 +281,7 @@ static void plan_layouts(bridge_world *w, const int64_t *shape) {
     lierne_layout_destroy(src);
     lierne_layout_destroy(dst);
     lierne_layout_destroy(gradient);
+    lierne_layout_destroy(owned);
 }
 
 Test(recreate, layouts_of_the_adjoint) {
