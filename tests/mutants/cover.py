@@ -18,7 +18,8 @@ import time
 
 FLAGS = "CFLAGS=-O1 --coverage -fprofile-update=prefer-atomic"
 SCRIPTS = "bad check draw hang import launch place plan route samples schedule set terminal watch".split()
-NODE = "node/jobs node/shrink node/rounds node/refusals node/launchers ipc/ranks ipc/groups ipc/rounds".split()
+NODE = ("node/jobs node/shrink node/rounds node/refusals node/launchers ipc/ranks ipc/groups ipc/rounds nccl/ranks "
+        "nccl/schedule nccl/windows").split()
 MPI = {"known_answer": 4, "transport": 2, "arguments": 2, "failure": 2, "sparse_exchange": 3, "sparse": 3, "general": 4,
        "late_rank": 2, "timeout": 3, "groups": 3, "members": 4, "samples": 4, "collective": 4, "update": 3}
 LONGEST = 600  # seconds of a test; one that takes more is left out
