@@ -181,9 +181,11 @@ done
 "$lierne" plan --src tp2,dp2 --dst tp1,dp4@4 --tensor b8,h8 --format json >"$work/out" 2>"$work/err" &&
     grep -qF '"7":{"tp":0,"dp":3}' "$work/out"
 verdict $? "plan with an offset: $(head -c 300 "$work/out")"
-"$lierne" plan --src tp2,dp4 --dst tp --tensor b8,h8 >"$work/out" 2>"$work/err"
-[ $? = 2 ] && grep -qF "'tp' is not a name with its size" "$work/err"
-verdict $? "a dim without a size: $(cat "$work/err")"
+for word in tp 4; do
+    "$lierne" plan --src tp2,dp4 --dst $word --tensor b8,h8 >"$work/out" 2>"$work/err"
+    [ $? = 2 ] && grep -qF "'$word' is not a name with its size" "$work/err"
+    verdict $? "a dim without a size: $(cat "$work/err")"
+done
 "$lierne" plan --src tp2,dp4 --dst tp2,dp4 --tensor b8,h8 -b x grids/encoder-llm-8.json >"$work/out" 2>"$work/err"
 [ $? = 2 ] && grep -qF "in place of FILE" "$work/err"
 verdict $? "both a file and sizes: $(cat "$work/err")"
