@@ -8,7 +8,8 @@ cd "$(dirname "$0")/../.." || exit 2
 for tool in spin gcc; do
     command -v $tool >/dev/null || { echo "no $tool: left out"; echo "0 passed, 0 failed"; exit 0; }
 done
-model=$PWD/tests/model/shrink.pml
+models=$PWD/tests/model
+model=$models/shrink.pml
 . tests/verdict.sh
 
 # check NAME WANTED FLAGS...: WANTED is "none", or what the search must find.
@@ -38,7 +39,7 @@ check "an outcome is overwritten" "invalid end state" -DDEATHS=1 -DOVERWRITES
 check "own result only" "assertion violated" -DDEATHS=1 -DOWN_RESULT
 check "results of the attempt before" "assertion violated" -DDEATHS=1 -DSTALE
 
-model=$PWD/tests/model/remote.pml
+model=$models/remote.pml
 check "connections: one death" none -DDEATHS=1
 check "connections: two deaths" none -DDEATHS=2
 check "a proposal is decided too early" "assertion violated" -DDEATHS=1 -DNO_WAIT
