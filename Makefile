@@ -95,7 +95,7 @@ MAKEABLE = $(wildcard $(addprefix $(B)/,lierne-run liblierne_mpi.* liblierne_cud
 
 include src/flags.mk
 
-# COMPILER, MORE_CPPFLAGS, WRAPS and LIBS are set by folder; FAST is for copies and sums, unless CFLAGS debug.
+# COMPILER, MORE_CPPFLAGS, WRAPS and LIBS are set by folder; FAST is for loops over rows, unless CFLAGS debug.
 OWN_CFLAGS := -std=c11 -D_GNU_SOURCE -fvisibility=hidden -fPIC -pthread \
 	-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes
 OWN_CPPFLAGS := -Iinclude -Isrc $(shell pkg-config --cflags libcjson 2>/dev/null)
@@ -276,7 +276,7 @@ include src/install.mk tests/tests.mk
 $(addprefix $(B)/,src/backend/mpi/%.o src/tool/mpi/%.o): COMPILER = $(MPICC)
 $(addprefix $(B)/src/backend/,cuda/%.o nccl/%.o): MORE_CPPFLAGS += $(patsubst %,-isystem %/include,$(CUDA_DIR))
 $(B)/src/backend/nccl/%.o: MORE_CPPFLAGS += $(NCCL_INC:%=-isystem %)
-$(B)/src/runtime/memory/%.o $(B)/src/diagnose/%.o $(B)/src/plan/redistribute/changes.o: MORE_CFLAGS += $(FAST)
+$(addprefix $(B)/src/,runtime/memory/%.o diagnose/%.o plan/sparse/%.o plan/redistribute/changes.o): MORE_CFLAGS += $(FAST)
 
 # What depends on flags or on a compiler is compiled again when these change: a file has them.
 version = $(shell $(1) --version 2>/dev/null | head -n 1)

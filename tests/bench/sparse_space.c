@@ -96,7 +96,7 @@ void sparse_find_ghosts(const sparse *w, lists *g) {
 
 void sparse_find_edges(const sparse *w, lists *g) {
     int64_t nlocal = 0, nremote = 0;
-    g->edges = (int64_t *)take(3 * (size_t)w->nedges * sizeof *g->edges);
+    g->edges = (int64_t *)malloc(3 * (size_t)w->nedges * sizeof *g->edges); /* need not be zero */
     int64_t *sources = g->edges, *targets = sources + w->nedges, *split = targets + w->nedges;
     for (int64_t e = 0; e < w->nedges; e++) {
         sources[e] = g->place[w->source[e]];

@@ -1,12 +1,15 @@
 /* The graph planner: from edges and owners to references.
  *
- * One pass over the edges marks their sources, a byte per row of the graph, and a second one checks
- * targets and writes the local row of each end, which is looked up by row. Neither branches on
- * whose a source is. Rows of the graph are counted owner by owner, so that ghosts come in order of
- * their owners without being sorted. */
+ * One pass over the edges checks them, marks the rows that are needed, a byte per row of the graph,
+ * and writes the local row of each end that the rank owns, which is looked up by row. It does not
+ * branch on whose a source is, but for a few edges together. Edges with other sources are few in
+ * most graphs: they are listed, and get the rows of the ghosts once these have their places. Rows
+ * of the graph are counted owner by owner, so that ghosts come in order of their owners without
+ * being sorted. */
 #include "plan/sparse/sparse_saved_spec.h"
 
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
+#define EDGES 16 /* of one step: mostly, the rank owns the sources of all */
 enum { SEEN, PLACE, NEXT, RANK, ROW, ASCENDING };
 typedef struct planning {
     const lierne_graph_spec *spec;
@@ -59,27 +62,35 @@ static void count_owned(planning *w) {
     w->nowned = count;
 }
 
+/* Rows first to end - 1 of the graph are rows `row` on of a member. */
+static void number_run(const planning *w, int64_t first, int64_t end, int64_t row) {
+    int64_t *restrict owned = w->graph.owned, *restrict place = w->place;
+    if (w->spec->owner[first] != w->rank) {
+        for (int64_t i = first; i < end; i++) {
+            place[i] = -1 - (row + i - first);
+        }
+        return;
+    }
+    for (int64_t i = first; i < end; i++) {
+        place[i] = row + i - first;
+        owned[row + i - first] = i;
+    }
+}
+
 /* A local row is the position of a row among the rows of its owner. Consecutive rows mostly have
  * the same owner. */
 static lierne_status number_rows(planning *w) {
     const int32_t *owner = w->spec->owner;
-    int64_t *restrict owned = w->graph.owned, *restrict place = w->place;
-    int64_t row = 0;
-    int last = 0;
-    for (int64_t i = 0, n = 0; i < w->spec->nrows; i++, row++) {
+    const int64_t n = w->spec->nrows;
+    for (int64_t i = 0, end; i < n; i = end) {
         int at = lierne_members_index(w->members, owner[i]);
-        if (at != last) {
-            if (at < 0) {
-                return reject_owner(w, i);
-            }
-            w->next[last] = row;
-            row = w->next[at];
-            last = at;
+        if (at < 0) {
+            return reject_owner(w, i);
         }
-        bool own = owner[i] == w->rank;
-        owned[n] = i;
-        place[i] = own ? n : -1 - row;
-        n += own;
+        for (end = i + 1; end < n && owner[end] == owner[i]; end++) {
+        }
+        number_run(w, i, end, w->next[at]);
+        w->next[at] += end - i;
     }
     return LIERNE_OK;
 }
@@ -137,25 +148,11 @@ static lierne_status reject_first_edge(const planning *w) {
     return LIERNE_OK;
 }
 
-/* Sources of edges that the rank does not own. */
-static lierne_status mark_needed(planning *w) {
-    const int64_t *source = w->spec->source;
-    const uint64_t nrows = (uint64_t)w->spec->nrows;
-    uint8_t *restrict seen = w->seen;
-    memset(seen, 0, 8 * (size_t)eights(w));
-    for (int64_t e = 0; e < w->spec->nedges; e++) {
-        if ((uint64_t)source[e] >= nrows) {
-            return reject_first_edge(w);
-        }
-        seen[source[e]] = 1;
-    }
-    for (int64_t i = 0; i < w->nowned; i++) {
-        seen[w->graph.owned[i]] = 0;
-    }
+static void count_needed(planning *w) {
+    w->nneeded = 0;
     for (int64_t k = 0; k < eights(w); k++) {
         w->nneeded += (int64_t)(seen_of(w, k) * 0x0101010101010101u >> 56);
     }
-    return LIERNE_OK;
 }
 
 static void list_needed(const planning *w) {
@@ -167,12 +164,16 @@ static void list_needed(const planning *w) {
     }
 }
 
-/* next: where the ghosts of each member begin. */
+/* next: where the ghosts of each member begin. Consecutive ghosts mostly have the same owner. */
 static void count_ghosts(planning *w) {
+    const int32_t *owner = w->spec->owner;
     int64_t n = 0;
     memset(w->next, 0, (size_t)w->members->count * sizeof *w->next);
-    for (int64_t k = 0; k < w->nneeded; k++) {
-        w->next[lierne_members_index(w->members, w->spec->owner[w->ascending[k]])]++;
+    for (int64_t k = 0, end; k < w->nneeded; k = end) {
+        int32_t of = owner[w->ascending[k]];
+        for (end = k + 1; end < w->nneeded && owner[w->ascending[end]] == of; end++) {
+        }
+        w->next[lierne_members_index(w->members, of)] += end - k;
     }
     for (int m = 0; m < w->members->count; m++) {
         int64_t count = w->next[m];
@@ -182,47 +183,96 @@ static void count_ghosts(planning *w) {
 }
 
 static void place_ghosts(planning *w) {
+    const int32_t *owner = w->spec->owner;
+    int64_t *next = w->next, k = 0;
+    int32_t last = -1;
     count_ghosts(w);
-    for (int64_t n = 0; n < w->nneeded; n++) {
+    for (int64_t n = 0; n < w->nneeded; n++, k++) {
         int64_t row = w->ascending[n];
-        int32_t owner = w->spec->owner[row];
-        int64_t k = w->next[lierne_members_index(w->members, owner)]++;
-        w->rank_of_ghost[k] = owner;
+        if (owner[row] != last) {
+            if (n > 0) {
+                *next = k;
+            }
+            last = owner[row];
+            next = &w->next[lierne_members_index(w->members, last)];
+            k = *next;
+        }
+        w->rank_of_ghost[k] = last;
         w->row_of_ghost[k] = -1 - w->place[row];
         w->graph.ghosts[k] = row;
         w->place[row] = w->nowned + k;
     }
 }
 
-/* Consecutive edges mostly have the same target. */
-static lierne_status localise_edges(planning *w) {
-    const int64_t *source = w->spec->source, *target = w->spec->target, *place = w->place;
-    const uint64_t nrows = (uint64_t)w->spec->nrows;
-    const int64_t n = w->spec->nedges, nowned = w->nowned;
+/* Edges first to first + n - 1 by their sources. Rows of others are needed. */
+static void split_edges(planning *w, int64_t first, int64_t n, bool owned) {
     lierne_star_forest_graph *g = &w->graph;
-    int64_t *restrict sources = g->edge_source, *restrict targets = g->edge_target;
-    int64_t *restrict local = g->local_edges, *restrict remote = g->remote_edges;
-    const int64_t end = w->spec->remote_targets ? INT64_MAX : nowned;
-    int64_t nlocal = 0, nremote = 0, last = 0, to = 0;
-    for (int64_t e = 0; e < n; e++) {
-        int64_t at = place[source[e]];
-        if (e == 0 || target[e] != last) {
-            last = target[e];
-            to = (uint64_t)last < nrows ? place[last] : -1;
-            if (to < 0 || to >= end) {
-                return reject_first_edge(w);
-            }
-        }
-        sources[e] = at;
-        targets[e] = to;
+    int64_t *restrict local = g->local_edges + g->nlocal_edges;
+    int64_t *restrict remote = g->remote_edges + g->nremote_edges;
+    int64_t nlocal = owned ? n : 0, nremote = 0;
+    for (int64_t k = 0; owned && k < n; k++) {
+        local[k] = first + k;
+    }
+    for (int64_t e = first; !owned && e < first + n; e++) {
+        bool needed = g->edge_source[e] < 0;
+        w->seen[w->spec->source[e]] = needed;
         local[nlocal] = e;
         remote[nremote] = e;
-        nlocal += at < nowned;
-        nremote += at >= nowned;
+        nlocal += !needed;
+        nremote += needed;
     }
-    g->nedges = n;
-    g->nlocal_edges = nlocal;
-    g->nremote_edges = nremote;
+    g->nlocal_edges += nlocal;
+    g->nremote_edges += nremote;
+}
+
+/* Local rows of both ends of n edges; rows of others are negative so far. Returns whether the edges
+ * are right. */
+static bool localise_some(planning *w, int64_t first, int64_t n) {
+    const int64_t *source = w->spec->source + first, *target = w->spec->target + first;
+    const int64_t *place = w->place;
+    const uint64_t nrows = (uint64_t)w->spec->nrows;
+    int64_t *restrict sources = w->graph.edge_source + first;
+    int64_t *restrict targets = w->graph.edge_target + first;
+    int64_t source_signs = 0, target_signs = 0; /* negative if any row is */
+    for (int64_t k = 0; k < n; k++) {
+        if ((uint64_t)source[k] >= nrows || (uint64_t)target[k] >= nrows) {
+            return false;
+        }
+        sources[k] = place[source[k]];
+        targets[k] = place[target[k]];
+        source_signs |= sources[k];
+        target_signs |= targets[k];
+    }
+    split_edges(w, first, n, source_signs >= 0);
+    return target_signs >= 0 || w->spec->remote_targets;
+}
+
+static lierne_status localise_owned(planning *w) {
+    const int64_t n = w->spec->nedges;
+    memset(w->seen, 0, 8 * (size_t)eights(w));
+    for (int64_t e = 0; e < n; e += EDGES) {
+        if (!localise_some(w, e, n - e < EDGES ? n - e : EDGES)) {
+            return reject_first_edge(w);
+        }
+    }
+    w->graph.nedges = n;
+    return LIERNE_OK;
+}
+
+/* Once ghosts have their places. */
+static lierne_status localise_ghosts(const planning *w) {
+    const lierne_graph_spec *s = w->spec;
+    const lierne_star_forest_graph *g = &w->graph;
+    for (int64_t k = 0; k < g->nremote_edges; k++) {
+        int64_t e = g->remote_edges[k];
+        g->edge_source[e] = w->place[s->source[e]];
+    }
+    for (int64_t e = 0; s->remote_targets && e < g->nedges; e++) {
+        g->edge_target[e] = w->place[s->target[e]];
+        if (g->edge_target[e] < 0) {
+            return reject_first_edge(w);
+        }
+    }
     return LIERNE_OK;
 }
 
@@ -241,14 +291,14 @@ static lierne_status reserve_ghosts(planning *w) {
     return take_list(&w->graph, LIERNE_WORKSPACE_GHOSTS, &w->graph.ghosts, w->nneeded);
 }
 
-/* Reuses the lists of the graph before the last one; number_rows writes one row too many. */
+/* Reuses the lists of the graph before the last one. */
 static lierne_status reserve_lists(planning *w) {
     lierne_star_forest_graph *g = &w->graph;
     int64_t n = w->spec->nedges;
     g->workspace = w->memory->lists;
     w->memory->lists = (lierne_workspace){0};
     w->took_lists = true;
-    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->nowned + 1));
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->nowned));
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_SOURCE, &g->edge_source, n));
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_TARGET, &g->edge_target, n));
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_LOCAL, &g->local_edges, n));
@@ -270,11 +320,12 @@ static lierne_status prepare_graph(planning *w) {
     count_owned(w);
     LIERNE_TRY(reserve_lists(w));
     LIERNE_TRY(number_rows(w));
-    LIERNE_TRY(mark_needed(w));
+    LIERNE_TRY(localise_owned(w));
+    count_needed(w);
     LIERNE_TRY(reserve_ghosts(w));
     list_needed(w);
     place_ghosts(w);
-    return localise_edges(w);
+    return localise_ghosts(w);
 }
 
 static lierne_star_forest_spec forest_of(planning *w) {

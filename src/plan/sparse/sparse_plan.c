@@ -122,7 +122,7 @@ static lierne_status prepare_sparse(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
     lierne_star_forest_saved_spec *saved = NULL;
     lierne_status status = check_layout(p->spec, p->context->rank);
-    if (status == LIERNE_OK) {
+    if (status == LIERNE_OK && !p->spec->owner) { /* those of a graph were checked */
         status = check_references(references, p->context);
     }
     if (status == LIERNE_OK) {

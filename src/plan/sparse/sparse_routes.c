@@ -138,6 +138,9 @@ static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route
     int64_t *to, *from, n = 0;
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    if (!d->sums && !own) {
+        return LIERNE_OK;
+    }
     LIERNE_TRY(lierne_alloc_unset(&to, 2 * (size_t)f->nghosts, sizeof *to));
     from = to + f->nghosts;
     for (int64_t k = 0; k < f->nghosts; k++) {

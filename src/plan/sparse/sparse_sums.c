@@ -7,12 +7,14 @@
  *
  * Nearly all shared rows have one contribution. They are found with a byte per row or, if there are
  * few contributions per row, by sorting the contributions, so that planning needs no time or memory
- * for rows that no other rank has. Contributions to rows with several are sorted by row and then by
- * the number that each row has, both stable. */
+ * for rows that no other rank has. Contributions to rows with several are counted by row, and
+ * written to where the operation of this count lists them; or, if they are few beside the rows,
+ * sorted by row and then by the number that each row has, both stable. The lists are the same. */
 #include "plan/sparse/star_forest.h"
 
 enum { NONE, ONE, MORE };
 #define SPARSE 32 /* rows per contribution from which on sorting costs less than a byte per row */
+#define COUNTS 4  /* rows per contribution up to which counting costs less than sorting */
 
 typedef struct table {
     const lierne_row_sums *sums;
@@ -186,16 +188,76 @@ static lierne_status add_more(table *t, uint64_t nrows, lierne_keyed *runs, lier
     return LIERNE_OK;
 }
 
-static lierne_status add_several(table *t) {
+static lierne_status add_sorted(table *t) {
     lierne_keyed *runs = NULL;
     size_t n = t->nitems / 2; /* rows have two items at least */
-    if (t->nitems == 0) {
-        return LIERNE_OK;
-    }
     LIERNE_TRY(lierne_alloc_unset(&runs, 2 * n, sizeof *runs));
     lierne_status status = add_more(t, (uint64_t)t->sums->nrows, runs, runs + n);
     lierne_mem_free(runs);
     return status;
+}
+
+/* A row of `to`: its items, and where the next of them is listed. */
+typedef struct row_count {
+    int64_t items;
+    int64_t next;
+} row_count;
+
+/* nrows_of, ends: of each number of items, the rows that have so many, and where their list ends.
+ */
+static void list_counted(const table *t, row_count *rows, const int64_t *nrows_of, int64_t *ends) {
+    for (int64_t r = 0; r < t->sums->nrows; r++) {
+        if (rows[r].items > 0) {
+            int64_t at = ends[rows[r].items]++;
+            t->lists[at] = r;
+            rows[r].next = at + nrows_of[rows[r].items];
+        }
+    }
+    for (size_t i = 0; i < t->nitems; i++) {
+        row_count *row = &rows[t->items[i].key];
+        t->lists[row->next] = t->items[i].value;
+        row->next += nrows_of[row->items];
+    }
+}
+
+static lierne_status add_classes(const table *t, row_count *rows, int64_t most, int64_t *nrows_of) {
+    int64_t *ends = nrows_of + most + 1;
+    for (int64_t c = 1, at = 0; c <= most; c++) {
+        ends[c] = at;
+        at += nrows_of[c] * (c + 1);
+    }
+    list_counted(t, rows, nrows_of, ends);
+    for (int64_t c = 1; c <= most; c++) {
+        if (nrows_of[c] > 0) {
+            LIERNE_TRY(add_class(t, t->lists + ends[c] - nrows_of[c], nrows_of[c], c));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status add_counted(const table *t) {
+    int64_t *nrows_of = NULL, most = 0;
+    row_count *rows;
+    LIERNE_TRY(lierne_alloc(&rows, (size_t)t->sums->nrows, sizeof *rows));
+    for (size_t i = 0; i < t->nitems; i++) {
+        int64_t count = ++rows[t->items[i].key].items;
+        most = count > most ? count : most;
+    }
+    lierne_status status = lierne_alloc(&nrows_of, 2 * ((size_t)most + 1), sizeof *nrows_of);
+    for (int64_t r = 0; status == LIERNE_OK && r < t->sums->nrows; r++) {
+        nrows_of[rows[r].items]++;
+    }
+    status = status == LIERNE_OK ? add_classes(t, rows, most, nrows_of) : status;
+    lierne_mem_free(nrows_of);
+    lierne_mem_free(rows);
+    return status;
+}
+
+static lierne_status add_several(table *t) {
+    if (t->nitems == 0) {
+        return LIERNE_OK;
+    }
+    return t->sums->nrows / COUNTS <= (int64_t)t->nitems ? add_counted(t) : add_sorted(t);
 }
 
 static lierne_status reserve_table(table *t, int64_t n) {
