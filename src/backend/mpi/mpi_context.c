@@ -48,6 +48,7 @@ static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
     m->comm = m->notices = MPI_COMM_NULL;
     m->listening = MPI_REQUEST_NULL;
     m->opened = m->ports.listener = -1;
+    m->crowded = true; /* until it is known */
     m->piece_bytes = PIECE;
     m->few = LIERNE_MPI_FEW;
     m->timeout = lierne_context_timeout(spec);

@@ -8,12 +8,15 @@
  * A wait yields, because with more ranks than cores another rank needs the core, but only in one of
  * LIERNE_MPI_POLLS_PER_YIELD steps: a yield waits for every busy process of the machine, and a
  * collective takes many steps. Yielding in every step made creating a context several times slower
- * beside 20 busy processes, and could use up its timeout. */
+ * beside 20 busy processes, and could use up its timeout. Where each rank has a core of its own,
+ * only programs of others wait for it: it yields that much more seldom, because a yield may take a
+ * whole time slice. */
 #include "backend/mpi/mpi_state.h"
 
 #include <sched.h>
 
 #define CHECK_EVERY 0.02 /* seconds between checks whether all peers live */
+#define OWN_CORE    64   /* as many more polls per yield of a rank with a core of its own */
 
 void lierne_mpi_start_deadline(lierne_mpi_state *m) {
     lierne_deadline_start(&m->deadline, m->timeout, lierne_now());
@@ -54,7 +57,8 @@ lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what) {
         status = check_deadline(m, what);
     }
     m->abandoned |= status != LIERNE_OK;
-    if (++m->idle_polls % LIERNE_MPI_POLLS_PER_YIELD == 0) {
+    unsigned polls = LIERNE_MPI_POLLS_PER_YIELD * (m->crowded ? 1 : OWN_CORE);
+    if (++m->idle_polls % polls == 0) {
         sched_yield();
     }
     return status;
