@@ -29,12 +29,12 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
 }
 
 launch() { # launch RANKS PROGRAM [ARGUMENT...]
-    local n=$1
+    local n=$1 start=${EPOCHREALTIME/./}
     shift
     [ "$n" -le "$most" ] || return
     timeout -k 5 1200 $mpirun -n "$n" "$build/tests/mpi/$@" >"$work/log" 2>&1 </dev/null
     adds $? "$work/log"
-    echo "mpi $* on $n: $count"
+    echo "mpi $* on $n: $count, $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
 }
 
 for program in "$build"/tests/mpi/*; do

@@ -411,7 +411,7 @@ class BridgeCommunicator(Peers):
         with torch.no_grad():
             source = tensor.detach().contiguous()
             return Execution(lambda: f"{name} of the bridge from {self.src_module_name} to {self.dest_module_name}",
-                             program, source, lambda: program.new_output(source, shapes[1], 0),
+                             program, source, program.new_output(source, shapes[1], 0),
                              self._tag + 64 + direction)
 
     @staticmethod

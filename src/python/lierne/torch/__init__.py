@@ -297,7 +297,7 @@ class Operation:
         self._begun[direction] += 1
         self._owner.begun = getattr(self._owner, "begun", 0) + 1
         return Execution(lambda: self._name_call(direction, number), program, source,
-                         lambda: program.new_output(source, shape, 0 if direction else self.fill),
+                         program.new_output(source, shape, 0 if direction else self.fill),
                          self._tag + direction + 2 * (number % TURNS))
 
     def _start_routed(self, source, shape, direction):

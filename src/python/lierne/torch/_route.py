@@ -33,44 +33,37 @@ def _ended(work):
 class Execution:
     """One execution of a Program in flight. Its constructor posts the first stage; finish() does the
     rest. Executions of one group are begun in one order and finished in that order, on all ranks.
-    name and new_target: functions that give it, for messages, and memory for the output."""
+    name: a function that gives it, for messages. target: memory for the output."""
 
-    def __init__(self, name, program, source, new_target, tag):
-        self.buffers = {IN: source if source.dim() == 1 else source.reshape(-1)}
-        self.name, self.program, self.tag = name, program, tag
+    def __init__(self, name, program, source, target, tag):
+        self.buffers = {IN: source if source.dim() == 1 else source.reshape(-1),
+                        OUT: target if target.dim() == 1 else target.reshape(-1)}
+        self.name, self.program, self.target, self.tag = name, program, target, tag
         self.on_host, self.stage, self.works = source.is_cpu, 0, []
-        if program.stages:
-            self._send()
-        self.target = target = new_target()
-        self.buffers[OUT] = target if target.dim() == 1 else target.reshape(-1)
         if program.scratch:
             self.buffers[SCRATCH] = source.new_empty(program.scratch)
         if program.stages:
-            self._receive()
+            self._post()
 
-    def _send(self):
-        """Posts the sends of the current stage, on the host one by one, without what torch does to find out that
-        these need no batch. They come before all else that can wait: a peer sleeps until they are there. A long
-        exchange takes half the time where the receiver asks for what was sent, and gloo's own thread writes it."""
+    def _post(self):
+        """Posts the messages of the current stage, then makes its copies while all is in flight. On the host one by
+        one, without what torch does to find out that these need no batch; sends first, since a long exchange takes
+        half the time where the receiver asks for what was sent, and receives right after them: a message that a
+        receive is later for takes two more turns of gloo's threads."""
         program, buffers = self.program, self.buffers
         stage = program.stages[self.stage]
-        self.stage_tag = (self.tag + 2 * TURNS * self.stage) % 2**31
+        stage_tag = (self.tag + 2 * TURNS * self.stage) % 2**31
         self.sends = [message.packed(buffers) for message in stage.sends]  # kept until they end
-        if self.on_host:
-            self.works = [program.group.send([tensor], message.place, self.stage_tag)
-                          for tensor, message in zip(self.sends, stage.sends)]
-
-    def _receive(self):
-        """Posts the receives of the current stage, then makes its copies while all is in flight."""
-        program, buffers = self.program, self.buffers
-        stage = program.stages[self.stage]
         self.receives = [message.landing(buffers) for message in stage.recvs]
         if self.on_host:
-            self.works += [program.group.recv([tensor], message.place, self.stage_tag)
+            host = program.host
+            self.works = [host.send([tensor], message.place, stage_tag)
+                          for tensor, message in zip(self.sends, stage.sends)]
+            self.works += [host.recv([tensor], message.place, stage_tag)
                            for tensor, message in zip(self.receives, stage.recvs)]
         elif stage.peers:
             self.works = dist.batch_isend_irecv([
-                dist.P2POp(kind, tensor, message.peer, program.group, self.stage_tag)
+                dist.P2POp(kind, tensor, message.peer, program.group, stage_tag)
                 for kind, tensors, messages in ((dist.isend, self.sends, stage.sends),
                                                 (dist.irecv, self.receives, stage.recvs))
                 for tensor, message in zip(tensors, messages)])
@@ -113,6 +106,5 @@ class Execution:
                 op.execute(self.buffers)
             self.stage += 1
             if self.stage < len(self.program.stages):
-                self._send()
-                self._receive()
+                self._post()
         return self.target

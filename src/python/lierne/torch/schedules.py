@@ -138,7 +138,7 @@ class _RoutedRun(Run):
         target, _, _, source = self._buffer[i]
         entry = self._operations[i]
         name = f"operation {i} {entry.name!r} ({entry.kind} of group {entry.group!r})"
-        Execution(lambda: name, self._programs[i], source, lambda: target, tag + direction).finish(
+        Execution(lambda: name, self._programs[i], source, target, tag + direction).finish(
             self.context.timeout)
 
     def test(self):
