@@ -2,9 +2,10 @@
 
     torchrun --standalone --nproc-per-node 2 tests/bench/calls.py [--csv]
 
-Two ranks gather each other's halves. The methods of a group take turns, 200 calls each, all calls of a turn in one
-measurement; the median of 41 turns counts, of the slower rank. Process time stands beside it. lierne.torch allocates
-its output, the others write into one that is there."""
+Two ranks gather each other's halves. The methods of a group take turns, 200 calls each; of a turn the median call
+counts, since one that the system keeps waiting takes as long as twenty, and of 41 turns the median, of the slower rank.
+The process time of a turn stands beside it, over its calls. lierne.torch allocates its output, the others write into one
+that is there."""
 import statistics
 import sys
 import time
@@ -60,10 +61,12 @@ def methods(elements, contexts):
 def turn(call):
     """(seconds, process seconds) of a call, of the slower rank."""
     dist.barrier()
-    start, busy = time.perf_counter(), time.process_time()
+    times, busy = [time.perf_counter()], time.process_time()
     for _ in range(CALLS):
         call()
-    taken = torch.tensor([time.perf_counter() - start, time.process_time() - busy], dtype=torch.float64) / CALLS
+        times.append(time.perf_counter())
+    usual = statistics.median(after - before for before, after in zip(times, times[1:]))
+    taken = torch.tensor([usual, (time.process_time() - busy) / CALLS], dtype=torch.float64)
     dist.all_reduce(taken, op=dist.ReduceOp.MAX)
     return taken.tolist()
 
