@@ -1,5 +1,4 @@
-# lierne: one Makefile, not recursive; src/install.mk installs, tests/tests.mk has the test programs. "make"
-# lists the targets.
+# lierne: one Makefile, not recursive; src/install.mk installs, tests/tests.mk has tests. "make" lists targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; B=folder for what is built; T=NAME for t;
 # GOLDEN_DIR=path for golden; SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain
@@ -276,7 +275,8 @@ include src/install.mk tests/tests.mk
 $(addprefix $(B)/,src/backend/mpi/%.o src/tool/mpi/%.o): COMPILER = $(MPICC)
 $(addprefix $(B)/src/backend/,cuda/%.o nccl/%.o): MORE_CPPFLAGS += $(patsubst %,-isystem %/include,$(CUDA_DIR))
 $(B)/src/backend/nccl/%.o: MORE_CPPFLAGS += $(NCCL_INC:%=-isystem %)
-$(addprefix $(B)/src/,runtime/memory/%.o diagnose/%.o plan/sparse/%.o plan/redistribute/changes.o): MORE_CFLAGS += $(FAST)
+$(addprefix $(B)/src/,diagnose/%.o plan/redistribute/changes.o plan/sparse/%.o runtime/memory/%.o): \
+	MORE_CFLAGS += $(FAST)
 
 # What depends on flags or on a compiler is compiled again when these change: a file has them.
 version = $(shell $(1) --version 2>/dev/null | head -n 1)
