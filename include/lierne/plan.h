@@ -305,8 +305,8 @@ typedef struct lierne_recreate_spec {
  *
  * Tensor, dtype, placements, owners, routing, max_inflight, max_peers and name are those that old
  * has now, also after lierne_plan_update_shape and lierne_plan_update_rows. Where a size of a dim
- * changes, what was given for each of its coordinates no longer fits: counts, a coordinate of AT
- * and an owner of a row map that are out of range are errors.
+ * changes, what was given for each of its coordinates no longer fits: counts, windows of a halo
+ * (starts), a coordinate of AT and an owner of a row map that are out of range are errors.
  *
  * Collective over context. old is not changed; it and its context may be dead, and must not be
  * destroyed before the call returns. The ranks compare what they compare in lierne_plan_create_

@@ -357,6 +357,14 @@ lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *la
     return create_like(out, layout, shape, NULL);
 }
 
+/* What was given for each coordinate of a dim that shares an axis, or NULL. */
+static const char *list_of(const lierne_layout *layout, int dim) {
+    const lierne_placement *p = &layout->placements[dim];
+    const lierne_dense_halo *h =
+        p->kind == LIERNE_PLACEMENT_SHARD ? lierne_halo_of(layout, p->axis) : NULL;
+    return p->counts ? "counts" : h && h->starts ? "windows" : NULL;
+}
+
 /* Whether placements fit other dims; what depends on sizes otherwise is checked as it is taken. */
 static lierne_status check_dims(const lierne_layout *layout, const lierne_grid *grid,
                                 const char *view, const char *name) {
@@ -374,11 +382,12 @@ static lierne_status check_dims(const lierne_layout *layout, const lierne_grid *
     }
     for (int d = 0; d < ndims; d++) {
         int size = lierne_grid_get_dim_size(grid, view, d);
-        if (layout->placements[d].counts && size != layout->sizes[d]) {
+        const char *list = list_of(layout, d);
+        if (list && size != layout->sizes[d]) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID,
-                               "dim %d of %s has counts for %d coordinates, the new grid has %d: "
+                               "dim %d of %s has %s for %d coordinates, the new grid has %d: "
                                "make a new plan with others",
-                               d, name, layout->sizes[d], size);
+                               d, name, list, layout->sizes[d], size);
         }
     }
     return LIERNE_OK;

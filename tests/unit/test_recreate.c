@@ -362,7 +362,8 @@ Test(recreate, what_does_not_fit_a_bridge) {
 }
 
 /* A tensor of 4 elements on ranks 0 and 1 to both of them. */
-static lierne_layout *halves(const lierne_grid *grid, lierne_placement p) {
+static lierne_layout *halves(const lierne_grid *grid, lierne_placement p,
+                             const lierne_dense_halo *halo) {
     const int64_t shape[1] = {4};
     const lierne_placement placements[3] = {{0}, {0}, p};
     const lierne_layout_spec spec = {.size = sizeof spec,
@@ -370,15 +371,20 @@ static lierne_layout *halves(const lierne_grid *grid, lierne_placement p) {
                                      .naxes = 1,
                                      .shape = shape,
                                      .dtype = LIERNE_DTYPE_I32,
-                                     .placements = placements};
+                                     .placements = placements,
+                                     .nhalos = halo != NULL,
+                                     .halos = halo};
     lierne_layout *layout;
     assert_ok(lierne_layout_create(&layout, &spec));
     return layout;
 }
 
-static void expect_layout_error(lierne_placement p, lierne_status status, const char *said) {
+/* halo: of the destination, which has the placement, too; NULL: it is on both ranks. */
+static void expect_layout_error(lierne_placement p, const lierne_dense_halo *halo,
+                                lierne_status status, const char *said) {
     lierne_grid *two = grid_of(1, 1, 2, 2), *one = grid_of(1, 1, 1, 1);
-    lierne_layout *src = halves(two, p), *dst = halves(two, (lierne_placement){0});
+    lierne_layout *src = halves(two, p, NULL),
+                  *dst = halves(two, halo ? p : (lierne_placement){0}, halo);
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
     const lierne_recreate_spec grids = {.size = sizeof grids, .src = one, .dst = one};
     lierne_plan *plans[2];
@@ -399,15 +405,20 @@ static void expect_layout_error(lierne_placement p, lierne_status status, const 
 Test(recreate, what_does_not_fit_a_layout) {
     const int64_t counts[2] = {1, 3};
     const int32_t rows[4] = {0, 1, 1, 0};
-    expect_layout_error((lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .counts = counts},
+    const int64_t starts[2] = {0, 1}, ends[2] = {3, 4};
+    const lierne_dense_halo windows = {.starts = starts, .ends = ends};
+    expect_layout_error((lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .counts = counts}, NULL,
                         LIERNE_ERR_INVALID,
                         "dim 2 of src has counts for 2 coordinates, the new grid has 1");
-    expect_layout_error((lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = 1},
+    expect_layout_error((lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = 1}, NULL,
                         LIERNE_ERR_INVALID, "placement of dim 2 has at 1, must be in 0 to 0");
     expect_layout_error((lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS,
                                            .axis2 = -1,
                                            .rows = rows},
-                        LIERNE_ERR_INVALID, "row 1 has owner 1, must be in 0 to 0");
+                        NULL, LIERNE_ERR_INVALID, "row 1 has owner 1, must be in 0 to 0");
+    expect_layout_error((lierne_placement){.kind = LIERNE_PLACEMENT_SHARD}, &windows,
+                        LIERNE_ERR_INVALID,
+                        "dim 2 of dst has windows for 2 coordinates, the new grid has 1");
 }
 
 Test(recreate, other_kinds) {
