@@ -281,20 +281,21 @@ static lierne_status check_size(const lierne_layout *layout) {
     return LIERNE_OK;
 }
 
-static lierne_status copy_list(const int64_t **out, const int64_t *given, int64_t n) {
+static lierne_status copy_list(const int64_t **out, const int64_t *given, size_t n) {
     int64_t *own;
-    LIERNE_TRY(lierne_alloc(&own, (size_t)n, sizeof *own));
-    memcpy(own, given, (size_t)n * sizeof *own);
+    LIERNE_TRY(lierne_alloc(&own, n, sizeof *own));
+    memcpy(own, given, n * sizeof *own);
     *out = own;
     return LIERNE_OK;
 }
 
 /* Copies the lists of a halo, whose other members are set. */
 static lierne_status copy_lists(lierne_dense_halo *h, const lierne_dense_halo *given) {
-    LIERNE_TRY(h->nsegments > 0 ? copy_list(&h->segments, given->segments, h->nsegments + 1)
+    LIERNE_TRY(h->nsegments > 0 ? copy_list(&h->segments, given->segments, (size_t)h->nsegments + 1)
                                 : LIERNE_OK);
-    LIERNE_TRY(given->starts ? copy_list(&h->starts, given->starts, h->outputs) : LIERNE_OK);
-    return given->starts ? copy_list(&h->ends, given->ends, h->outputs) : LIERNE_OK;
+    LIERNE_TRY(given->starts ? copy_list(&h->starts, given->starts, (size_t)h->outputs)
+                             : LIERNE_OK);
+    return given->starts ? copy_list(&h->ends, given->ends, (size_t)h->outputs) : LIERNE_OK;
 }
 
 static lierne_dense_halo without_lists(const lierne_dense_halo *given) {
@@ -391,7 +392,7 @@ lierne_status lierne_halo_set_documents(lierne_layout *layout, int axis, int64_t
     int i = layout->halos->of_axis[axis];
     lierne_dense_halo *h = &layout->halos->at[i];
     const int64_t *own;
-    LIERNE_TRY(copy_list(&own, segments, n + 1));
+    LIERNE_TRY(copy_list(&own, segments, (size_t)n + 1));
     lierne_mem_free((void *)h->segments);
     h->segments = own;
     h->nsegments = n;
