@@ -323,19 +323,19 @@ typedef struct lierne_set_spec {
  * another. Errors: INVALID, UNSUPPORTED (as lierne_route_create_set); NO_MEMORY. */
 LIERNE_API lierne_status lierne_set_check(const lierne_set_spec *spec);
 
-/* The route of one rank that moves a set forward; of the adjoint of a set without boxes where src
- * and dst, and the offsets, are exchanged. The routes of all ranks fit together when each is made
- * from equal layouts. *route is NULL on failure; free it with lierne_route_destroy. It keeps
- * nothing of the spec, of which max_inflight is not read. min_elements, which may be NULL: the
- * elements that this rank must receive under any schedule. Pure: not collective; may run in many
- * threads at once. Costs time in proportion to the tensors, to what this rank sends and receives,
- * and, for each different pair of layouts, to the ranks that share elements with this one. Errors:
- * INVALID (NULL; spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair
- * of layouts of different shape, dtype or world size, or of another dtype or world size than the
- * first pair; a box that is not within its tensors, axes that do not fit, an element of a
- * destination in no box or in two; rank not in the world); UNSUPPORTED (a PARTIAL dim, a packing, a
- * src without cores, a halo in a set with boxes, a box with too many axes); OVERFLOW (a buffer of
- * more than 2^60 bytes); NO_MEMORY. */
+/* The route of one rank that moves a set forward; of the adjoint of a set without boxes and halos
+ * where src and dst, and the offsets, are exchanged. The routes of all ranks fit together when each
+ * is made from equal layouts. *route is NULL on failure; free it with lierne_route_destroy. It
+ * keeps nothing of the spec, of which max_inflight is not read. min_elements, which may be NULL:
+ * the elements that this rank must receive under any schedule. Pure: not collective; may run in
+ * many threads at once. Costs time in proportion to the tensors, to what this rank sends and
+ * receives, and, for each different pair of layouts, to the ranks that share elements with this
+ * one. Errors: INVALID (NULL; spec->size; ntensors; an offset below 0, tensors that overlap in a
+ * buffer; a pair of layouts of different shape, dtype or world size, or of another dtype or world
+ * size than the first pair; a box that is not within its tensors, axes that do not fit, an element
+ * of a destination in no box or in two; rank not in the world); UNSUPPORTED (a PARTIAL dim, a
+ * packing, a src without cores, a halo in a set with boxes, a box with too many axes); OVERFLOW (a
+ * buffer of more than 2^60 bytes); NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
                                                  const lierne_set_spec *spec, int rank);
 

@@ -302,6 +302,14 @@ class Plans(unittest.TestCase):
             lierne.digest(src[0], 0, np.zeros(2, "f4"))
         with self.assertRaises(lierne.errors.InvalidError):
             lierne.TensorSetRoutes(0, [], [])
+        with lierne.Context.self() as context:
+            part, margins = (lierne.Layout(lierne.Grid({"x": 1}), (4,), "i64", {}, halos=halos) for halos in
+                             ((), [lierne.DenseHalo(0, 1, 1, "periodic")]))
+            for sides, which in (((part, margins), "dst"), ((margins, part), "src")):
+                lierne.TensorSet(context, [sides[0]], [sides[1]])
+                with self.assertRaisesRegex(lierne.errors.UnsupportedError, rf"{which}\[0\] has a halo"):
+                    lierne.TensorSetRoutes(0, [sides[0]], [sides[1]])
+            self.assertIn("'boundary': 3", repr(margins))
 
     def test_requests(self):
         with lierne.Context.sim(2) as world:

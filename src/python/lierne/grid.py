@@ -290,6 +290,8 @@ def _cut_shape(shape, halos):
 
 def _check_windows(halo, placements, dims):
     """The library reads a window per coordinate of the one dim that cuts the axis."""
+    if not isinstance(halo, DenseHalo):
+        raise TypeError(f"halos has {reprlib.repr(halo)}, must have lierne.DenseHalo")
     cuts = [dims[name] for name, placement in placements.items()
             if placement.kind == lib.LIERNE_PLACEMENT_SHARD and placement.axis == halo.axis]
     if len(cuts) < 2:
@@ -369,7 +371,9 @@ class Layout:
                     halo_storage=choice("halo_storage", halo_storage, _STORAGES))
         self.grid, self.naxes, self.dtype = grid, len(shape), dtype_name(dtype)
         self._text = (f"Layout({grid!r}, {tuple(shape)}, {self.dtype!r}, {dict(placements)}, view={view!r}, "
-                      f"full_axes={tuple(full_axes)})")
+                      f"full_axes={tuple(full_axes)}" + (f", halos={[vars(halo) for halo in halos]}, stencil={stencil!r}, "
+                                                         f"halo_storage={halo_storage!r})" if halos else ")"))
+        self._has_halos = len(halos) > 0
         self._handle = ffi.gc(make("lierne_layout", lib.lierne_layout_create, spec.at),
                               lib.lierne_layout_destroy)
 
@@ -434,9 +438,10 @@ class Layout:
         list of (start, size, interior), local numbers of outputs per axis. Those of the interior can be computed
         between begin and end."""
         count = ffi.new("size_t *")
-        call(lib.lierne_halo_get_split, ffi.NULL, 0, count, src._handle, self._handle, rank)
+        source = handle(src, "layout")
+        call(lib.lierne_halo_get_split, ffi.NULL, 0, count, source, self._handle, rank)
         boxes = ffi.new("lierne_split_box[]", max(count[0], 1))
-        call(lib.lierne_halo_get_split, boxes, count[0], count, src._handle, self._handle, rank)
+        call(lib.lierne_halo_get_split, boxes, count[0], count, source, self._handle, rank)
         return [(tuple(box.start)[:self.naxes], tuple(box.size)[:self.naxes], bool(box.interior))
                 for box in boxes[0:count[0]]]
 

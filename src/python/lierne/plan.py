@@ -18,6 +18,7 @@ import numpy as np
 from lierne._arrays import borrow, dtype_number, stream_of, dtype_of_number, numpy_dtype
 from lierne._library import Error, Spec, call, choice, ffi, handle, lib, make, not_copied, text
 from lierne._types import Buffer, DType, Direction, Integers, Reduction, Report, Shape, Shapes, Stream
+from lierne.packing import on_host
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -425,7 +426,7 @@ class Plan:
         """Gives the halos of a redistribution other documents on an axis that has some: their offsets, as
         cu_seqlens. Collective. Raises errors.InvalidError and others."""
         self.context._check_unused("the plan", self)
-        offsets = ffi.new("int64_t[]", np.asarray(segments, np.int64).tolist())
+        offsets = ffi.new("int64_t[]", on_host("segments", segments).reshape(-1).tolist())
         self.context._call(lib.lierne_plan_update_documents, self._alive(), axis, len(offsets) - 1, offsets)
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lierne._arrays import dtype_number
-from lierne._library import Spec, call, choice, copied, ffi, handle, lib, make, sized
+from lierne._library import ERRORS, Spec, call, choice, copied, ffi, handle, lib, make, sized
 from lierne._types import (Array, DType, Direction, GraphAlgorithm, Integers, Report, Routing, Shape, Shapes,
                            SharedOutput, Side)
 from lierne.bridges import ROUTINGS, SHARINGS, group_handle
@@ -224,11 +224,17 @@ class TensorSet(_Set, Plan):
 
 class TensorSetRoutes(_Set):
     """What one rank does in a set, without a context: pure, not collective. For programs that execute
-    routes themselves (lierne.torch.Operation does). Arguments as TensorSet, and the rank."""
+    routes themselves (lierne.torch.Operation does). Arguments as TensorSet, and the rank. Raises
+    errors.UnsupportedError for a halo: gradients of margins are added, which only a TensorSet's plan does."""
 
     def __init__(self, rank: int, src: typing.Sequence[Layout], dst: typing.Sequence[Layout],
                  src_offsets: typing.Optional[Integers] = None,
                  dst_offsets: typing.Optional[Integers] = None) -> None:
+        for name, layouts in (("src", src), ("dst", dst)):
+            for i, layout in enumerate(layouts):
+                if layout._has_halos:
+                    raise ERRORS[lib.LIERNE_ERR_UNSUPPORTED](
+                        f"{name}[{i}] has a halo: its gradients are sums, which TensorSet plans")
         self._routes = {FORWARD: self._read(rank, src, dst, src_offsets, dst_offsets),
                         ADJOINT: self._read(rank, dst, src, dst_offsets, src_offsets)}
         self.dtype = src[0].dtype
