@@ -23,6 +23,7 @@ bool form_open_packed(form *f, const tool_packed *packed, form_tensor tensor, in
     f->global[2] = calloc(1, sizeof *f->global[2]);
     if (!f->global[2] || !packed_rows_of(&rows, packed, side, rank)) {
         free(f->global[2]);
+        f->global[2] = NULL; /* whoever opened it closes it, all the same */
         return false;
     }
     f->axes = (place_axes){.batch = axis, .sequence = -1};

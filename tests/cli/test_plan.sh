@@ -476,6 +476,13 @@ ends "simulate much" 2 bash -c 'ulimit -v 2000000 && exec "$@"' - \
 [ "$(head -n 1 "$work/err")" = "lierne simulate: needs about 549.8 GB of memory for 8 ranks" ] &&
     grep -qF "no memory for the buffers of rank 0" "$work/err"
 verdict $? "simulate much: $(cat "$work/err")"
+# Nor may it have the places of margins that nobody can store.
+sed -e '0,/"dst": {$/s//"src": {"axes": {"x": {"lo": 1099511627776, "boundary": "keep"}}},\n        &/' \
+    "$field" >"$work/wide.json"
+ends "simulate wide margins" 2 bash -c 'ulimit -v 2000000 && exec "$@"' - \
+    "$lierne" simulate "$work/wide.json" -b margins --full
+grep -qF "no memory for the buffers of rank 0" "$work/err"
+verdict $? "simulate wide margins: $(cat "$work/err")"
 
 # How far it is, on a terminal only.
 config 8 tp=2,dp=4 tp=4,dp=2 b,s,h 8,4,4 bf16 "$partial"
