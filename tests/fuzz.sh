@@ -65,7 +65,7 @@ fuzz() { # fuzz TARGET
         -artifact_prefix="$dir/found/$1-" >"$log.$1" 2>&1
     verdict $? "fuzzing $1, see $log.$1 and $dir/found"
     [ ! "${CAMPAIGN:-}" ] || record "$1${QUICK:+ quick}" "$log.$1"
-    grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
+    grep -ahE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
 }
 
 replay() { # replay TARGET
