@@ -164,17 +164,12 @@ static side shown_side(const by_hand *h, const dense_box *b) {
                : (side){h->memory[b->to], w->shapes[b->to], b->here};
 }
 
-static void copy_pair(void *with, size_t at, size_t other, size_t bytes) {
-    const dense_sides *a = with;
-    memcpy(a->to + at, a->from + other, bytes);
-}
-
 static void move_box(const by_hand *h, const dense_box *b, int direction) {
     side to = direction == FORWARD ? shown_side(h, b) : owned_side(h, b);
     side from = direction == FORWARD ? owned_side(h, b) : shown_side(h, b);
     dense_sides a = {h->base.workload, to.base, from.base};
     dense_row_pairs(a.w, to.shape, to.start, from.shape, from.start, b->size,
-                    direction == FORWARD ? copy_pair : dense_add_row, &a);
+                    direction == FORWARD ? pad_row : dense_add_row, &a);
 }
 
 static bool run_by_hand(method *m, int direction) {

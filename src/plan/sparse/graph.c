@@ -8,8 +8,9 @@
  * being sorted. */
 #include "plan/sparse/sparse_saved_spec.h"
 
-/* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
 #define EDGES 16 /* of one step: mostly, the rank owns the sources of all */
+
+/* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
 enum { SEEN, PLACE, NEXT, RANK, ROW, ASCENDING };
 typedef struct planning {
     const lierne_graph_spec *spec;

@@ -293,7 +293,7 @@ class Context(Dropped):
     @property
     def timeout(self) -> float:
         """The seconds that any wait may take."""
-        return lib.lierne_context_get_timeout(handle(self, "context"))
+        return lib.lierne_context_get_timeout(self._handle or handle(self, "context"))
 
     @property
     def name(self) -> typing.Optional[str]:

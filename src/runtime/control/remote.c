@@ -161,20 +161,16 @@ static bool list_running(const lierne_survivors *s, message *value) {
 
 /* The outcome, once all of the list have said how it went, or ended. */
 static bool judge(const lierne_survivors *s, message *value) {
-    bool ended = false, peer_failed = false;
-    int first = LIERNE_OK;
+    lierne_verdict verdict = {0};
     for (int i = 0; i < s->count; i++) {
         const member *m = &s->remote->members[s->list[i]];
-        bool said = m->attempt == s->attempt;
-        if (!said && runs(s, s->list[i])) {
+        bool said = m->attempt == s->attempt, ended = !runs(s, s->list[i]);
+        if (!said && !ended) {
             return false;
         }
-        int code = said ? m->code : LIERNE_OK;
-        ended = ended || !runs(s, s->list[i]);
-        peer_failed = peer_failed || code == LIERNE_ERR_PEER_FAILED;
-        first = first == LIERNE_OK && code != LIERNE_ERR_PEER_FAILED ? code : first;
+        lierne_verdict_add(&verdict, ended, said ? (lierne_status)m->code : LIERNE_OK);
     }
-    value->code = ended || (peer_failed && first == LIERNE_OK) ? LIERNE_ERR_PEER_FAILED : first;
+    value->code = (int32_t)lierne_verdict_get(&verdict);
     return true;
 }
 

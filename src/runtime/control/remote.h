@@ -15,11 +15,4 @@ lierne_status lierne_remote_decide(lierne_survivors *s, lierne_status mine);
  * it is. Errors: PEER_FAILED (one has ended or failed), TIMEOUT, NO_MEMORY, TRANSPORT. */
 lierne_status lierne_remote_connect(lierne_survivors *s, int *sockets);
 
-/* The outcome of an attempt, from what every rank of the list said of it (survivors.c). */
-typedef struct lierne_verdict {
-    bool ended;
-    bool peer_failed;
-    int first; /* error of another kind; else LIERNE_SURVIVORS_DONE */
-} lierne_verdict;
-
 #endif

@@ -179,19 +179,16 @@ static int find_silent(lierne_survivors *s) {
     return s->seen < s->count ? s->list[s->seen] : -1;
 }
 
-/* The outcome that all results have together. A rank that failed is lost to the others, whose
- * error is then PEER_FAILED, so an error of another kind is the reason. */
 static int judge(const lierne_survivors *s) {
-    int first = DONE;
-    bool ended = false, peer_failed = false;
+    lierne_verdict verdict = {0};
     for (int i = 0; i < s->count; i++) {
         int code;
         code = has_said(s, s->list[i], &code) ? code : LIERNE_OK;
-        ended = ended || lierne_process_ended(s->watches[s->list[i]]);
-        peer_failed = peer_failed || code == LIERNE_ERR_PEER_FAILED;
-        first = first == DONE && code != LIERNE_OK && code != LIERNE_ERR_PEER_FAILED ? code : first;
+        lierne_verdict_add(&verdict, lierne_process_ended(s->watches[s->list[i]]),
+                           (lierne_status)code);
     }
-    return ended || (peer_failed && first == DONE) ? AGAIN : first;
+    lierne_status outcome = lierne_verdict_get(&verdict);
+    return outcome == LIERNE_OK ? DONE : outcome == LIERNE_ERR_PEER_FAILED ? AGAIN : (int)outcome;
 }
 
 lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine) {

@@ -48,4 +48,25 @@ double lierne_survivors_left(const lierne_survivors *s);
  */
 lierne_status lierne_survivors_decide(lierne_survivors *s, lierne_status mine);
 
+/* The outcome that all results have together; begins as zeros. */
+typedef struct lierne_verdict {
+    bool ended;
+    bool peer_failed;
+    lierne_status first; /* error of another kind */
+} lierne_verdict;
+/* Adds a rank of the list, in their order. code: what it said, OK of one that has said nothing. */
+static inline void lierne_verdict_add(lierne_verdict *verdict, bool ended, lierne_status code) {
+    verdict->ended |= ended;
+    verdict->peer_failed |= code == LIERNE_ERR_PEER_FAILED;
+    if (verdict->first == LIERNE_OK && code != LIERNE_ERR_PEER_FAILED) {
+        verdict->first = code;
+    }
+}
+/* OK, an error, or PEER_FAILED: there is a next attempt. A rank that failed is lost to the others,
+ * whose error is then PEER_FAILED, so an error of another kind is the reason. */
+static inline lierne_status lierne_verdict_get(const lierne_verdict *verdict) {
+    bool again = verdict->ended || (verdict->peer_failed && verdict->first == LIERNE_OK);
+    return again ? LIERNE_ERR_PEER_FAILED : verdict->first;
+}
+
 #endif

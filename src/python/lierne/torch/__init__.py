@@ -317,7 +317,7 @@ class Operation:
 
     def _finish_routed(self, execution):
         try:
-            return execution.finish(self._context and lib.lierne_context_get_timeout(self._context._handle))
+            return execution.finish(self._context and self._context.timeout)
         except lierne.Error as error:
             self._give_up(error, execution)
             raise
