@@ -151,6 +151,8 @@ if command -v python3 >/dev/null; then
     verdict $? "timeline: $(python3 tests/cli/pictures.py "$work/timeline.svg")"
 fi
 bars=$(grep -c '<rect.*height="20"' "$work/out")
+"$lierne" draw timeline - <"$work/trace" | sed "s|>\(Timeline of \)*-<|>\\1$work/trace<|" | cmp -s - "$work/timeline.svg"
+verdict $? "timeline of the standard input: another picture"
 ends "timeline of rank 3" 0 timeline "$work/trace" --rank 3
 ! grep -q 'rank 1<' "$work/out" && [ "$bars" = 5 ] && [ "$(grep -c '<rect.*height="20"' "$work/out")" = 3 ]
 verdict $? "timeline of rank 3: $bars bars of all ranks, must be 5"

@@ -94,17 +94,22 @@ class Covered:
     def __init__(self, build):
         by_name = {test.name: test for test in tests(build)}
         self.at, self.code = collections.defaultdict(lambda: collections.defaultdict(list)), collections.defaultdict(set)
+        self.ran = collections.Counter()
         measured = [json.load(open(path, encoding="utf-8")) for path in glob.glob(f"{build}/cover/map/*")]
         for data in sorted(measured, key=lambda data: data["seconds"]):
             if data["name"] in by_name:
                 test = by_name[data["name"]]._replace(seconds=data["seconds"])
                 for path, lines in data["lines"].items():
+                    self.ran[path, test.name] = len(lines)
                     for line in lines:
                         self.at[path][line].append(test)
                 for path, lines in data["code"].items():
                     self.code[path].update(lines)
-        self.files = [path for path in self.code if path.endswith(".c") and os.path.exists(path)]
         self.code = {path: sorted(lines) for path, lines in self.code.items()}
+
+    def share(self, path, test):
+        """The share of a file's lines that a test of this name runs."""
+        return self.ran[path, test] / max(1, len(self.code[path]))
 
     def tests(self, path, line):
         """A line within a statement has those of the line where it begins."""

@@ -3,10 +3,11 @@
 Each mutant changes one place: an arithmetic or comparing operator, a constant by one, a condition, two neighbouring
 arguments, or a statement that is dropped. Only lines that a test runs are changed (cover.py); mutants that do not
 compile or link, or compile to the same object, are drawn anew. The object alone is compiled, in front of the library of BUILD,
-which "make tests" made. The tests of its line run until one fails or takes ten times as long as usual: first those that
-are quick and have caught mutants of the file. Those that together take longer than MOST seconds run once COUNT is
-reached, for mutants that lived. The tree stays as it is. Prints a line per mutant, those that lived with their change:
-each needs a verdict, a test or a reason why it changes nothing.
+which "make tests" made. The tests of its line run until one fails or takes four times as long as usual: first those that
+cost least per mutant that they can be expected to catch. A mutant that they let pass for MOST seconds is open. Once COUNT
+is reached, the open ones have further rounds of MOST seconds with tests that did not run yet, each at least one. What
+lived through all tests, or ALL seconds of them, needs a verdict, a test or a reason why it changes nothing. The tree
+stays as it is. Prints a line per mutant with its change.
 
 BUILD/cover/drawn.SEED has the results: the next call with the same seed goes on there, until COUNT or for SECONDS.
 Last line: N passed, N failed, of all with this seed.
@@ -35,10 +36,12 @@ OPERATORS = [(" + ", " - "), (" - ", " + "), (" * ", " + "), (" / ", " * "), (" 
              (" || ", " && "), ("++", "--"), (" += ", " -= "), ("(!", "("), ("true", "false"), ("false", "true")]
 STATEMENT = re.compile(r"^    +(?!return|break|continue|goto|case|static|const|int|bool|size_t|char|double|struct|lierne_\w+ \*?\w+ ?[=;])"
                        r"[a-zA-Z_*][^{}]*;$")
-MOST = 10  # seconds that the tests of a mutant take, while mutants are drawn,
-ALL = 60  # and of one that lived in the end: slower tests are left to who judges it
+MOST = 6  # seconds that the tests of a mutant take in a round
+ALL = 60  # and in all rounds: slower tests are left to who judges it
 LINKER = "lld" if shutil.which("ld.lld") else "bfd"
 WORKERS = 3  # tests of ranks that wait for each other leave cores idle
+LINK = 0.3  # seconds to link and start a test
+PASSED = "  passed: "  # in the results of a mutant that lived or is open, before the names of these tests
 SHORTEST = 5  # seconds that any test may take
 STRICT = "-Werror=int-conversion -Werror=incompatible-pointer-types"  # what a compiler finds needs no test
 CALL = re.compile(r"\b(?!if|for|while|switch|return|sizeof)\w+\(([^()\"]*,[^()\"]*)\)")
@@ -140,7 +143,7 @@ def passes(test, here):
                limits + test.command.format(build=here)]
     try:
         return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                              timeout=SHORTEST + 10 * test.seconds).returncode == 0
+                              timeout=SHORTEST + 4 * test.seconds).returncode == 0
     except subprocess.TimeoutExpired:
         return None
 
@@ -156,53 +159,64 @@ def fails(test, here, build):
 
 
 class Order:
-    """Orders the tests of a file's lines by what they cost per mutant that they caught there."""
+    """Orders the tests of a file's lines by what they cost per mutant that they can be expected to catch there."""
 
-    def __init__(self):
-        self.runs, self.caught = collections.Counter(), collections.Counter()
+    def __init__(self, covered):
+        self.covered, self.runs, self.caught = covered, collections.Counter(), collections.Counter()
 
     def add(self, path, test, failed):
-        self.runs[path, test.name] += 1
-        self.caught[path, test.name] += failed
+        for place in path, os.path.dirname(path):
+            self.runs[place, test] += 1
+            self.caught[place, test] += failed
+
+    def expected(self, path, test):
+        """The share of mutants that the test catches: so far in the file, some in its folder, and where nothing is
+        known the share of the file that it runs, more where it has the file's name."""
+        folder, named = os.path.dirname(path), set(re.split(r"[ _.]", test)) & set(re.split("[/_.]", path))
+        share = (1 + len(named)) * self.covered.share(path, test) + self.caught[path, test] + self.caught[folder, test] / 4
+        return (share + 0.02) / (2 + self.runs[path, test] + self.runs[folder, test] / 4)
 
     def sort(self, path, tests):
-        return sorted(tests, key=lambda t: t.seconds * (self.runs[path, t.name] + 2) / (self.caught[path, t.name] + 1))
+        return sorted(tests, key=lambda test: (test.seconds + LINK) / self.expected(path, test.name))
 
 
 def within(tests, seconds):
-    """As many of the tests as take that long together."""
+    """As many of the tests as take that long together, at least one."""
     spent = list(itertools.accumulate(test.seconds for test in tests))
-    return tests[:bisect.bisect_right(spent, seconds)]
+    return tests[:max(1, bisect.bisect_right(spent, seconds))]
 
 
-def judge(builder, order, covered, most, path, number, old, new):
-    """A line about the mutant; "-" where it does not compile or link, or cannot be told from the code."""
+def judge(builder, order, covered, passed, path, number, old, new):
+    """(A line about the mutant, the names of tests that it passed): "-" where it does not compile or link, or cannot be
+    told from the code."""
     lines = open(path, encoding="utf-8").read().split("\n")
     same = builder.hash_of(path, "\n".join(lines))
     lines[number] = new
     other = builder.compile(path, "\n".join(lines))
     if other is None or other == same:
-        return "-"
+        return "-", ()
     place = f"{path}:{number + 1}: {old.strip()}  ->  {new.strip()}"
-    tests = order.sort(path, covered.tests(path, number + 1))
-    tried = within(tests, most)
-    for test in tried:
+    tests = covered.tests(path, number + 1)
+    spent = sum(test.seconds for test in tests if test.name in passed)
+    left = within(order.sort(path, [test for test in tests if test.name not in passed]), ALL - spent)
+    for test in (tried := within(left, MOST)):
         try:
             for program in test.programs:
                 builder.link(program)
         except subprocess.CalledProcessError:
-            return "-"
+            return "-", ()
         failed = fails(test, builder.here, builder.build)
-        order.add(path, test, failed is not None)
+        order.add(path, test.name, failed is not None)
         if failed:
-            return f"caught {place}  by {failed}"
-    return f"{'LIVED ' if tried == tests or most == ALL else 'open  '} {place}"
+            return f"caught {place}  by {failed}", ()
+        passed = passed | {test.name}
+    return f"{'LIVED ' if tried == left else 'open  '} {place}", passed
 
 
 def read_results(path):
-    """{place: verdict} of earlier calls."""
+    """{place: [verdict, names of tests that passed]} of earlier calls."""
     lines = open(path, encoding="utf-8").read().splitlines() if os.path.exists(path) else []
-    return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in lines}
+    return {int(line.split(" ", 1)[0]): (line.split(" ", 1)[1].split(PASSED) + [""])[:2] for line in lines}
 
 
 class Campaign:
@@ -210,19 +224,31 @@ class Campaign:
 
     def __init__(self, build, seed, wanted, seconds, paths):
         self.end, self.wanted, self.build = time.monotonic() + float(seconds), int(wanted), build
-        self.covered, self.commands, self.order = cover.Covered(build), cover.commands(build), Order()
+        self.covered, self.commands = cover.Covered(build), cover.commands(build)
         self.results, self.lock = f"{build}/cover/drawn.{seed}", threading.Lock()
-        self.done = read_results(self.results)
+        self.done, self.order = read_results(self.results), Order(self.covered)
         places = [(path, *m) for path in sorted(glob.glob("src/**/*.c", recursive=True)) for m in mutations(path)]
         random.Random(int(seed)).shuffle(places)
         self.places = {n: p for n, p in enumerate(places)
                        if self.covered.tests(p[0], p[1] + 1) and (not paths or p[0] in paths)}
+        self.learn(places)
         print(f"{len(places)} places to change, {len(self.places)} of them on lines that a test of these files runs", flush=True)
 
-    def count(self, *kinds):
-        return sum(verdict.startswith(kinds) for verdict in self.done.values())
+    def learn(self, places):
+        """Teaches the order what earlier calls saw."""
+        for n, (verdict, passed) in self.done.items():
+            for test in passed.split(", ") if passed else ():
+                self.order.add(places[n][0], test, False)
+            if verdict.startswith("caught"):
+                self.order.add(places[n][0], verdict.split("  by ")[-1].split(",")[0], True)
 
-    def work(self, left, most, enough):
+    def count(self, *kinds):
+        return sum(verdict.startswith(kinds) for verdict, _ in self.done.values())
+
+    def numbers(self, kind):
+        return [n for n, (verdict, _) in self.done.items() if verdict.startswith(kind) and n in self.places]
+
+    def work(self, left, enough):
         """A worker: judges what is left, one after the other."""
         with tempfile.TemporaryDirectory() as folder:
             builder = Builder(self.build, folder, self.commands)
@@ -231,25 +257,27 @@ class Campaign:
                     n = next(left, None)
                 if n is None:
                     return
-                verdict = judge(builder, self.order, self.covered, most, *self.places[n])
+                before = set(filter(None, self.done.get(n, ["", ""])[1].split(", ")))
+                verdict, passed = judge(builder, self.order, self.covered, before, *self.places[n])
                 with self.lock, open(self.results, "a", encoding="utf-8") as file:
-                    self.done[n] = verdict
-                    print(n, verdict, file=file)
+                    self.done[n] = [verdict, ", ".join(sorted(passed))]
+                    print(n, PASSED.join(self.done[n]), file=file)
                 if verdict != "-":
                     print(verdict, flush=True)
 
-    def run(self, left, most, enough=lambda: False):
+    def run(self, left, enough=lambda: False):
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             shared = iter(left)
-            for worker in [pool.submit(self.work, shared, most, enough) for _ in range(WORKERS)]:
+            for worker in [pool.submit(self.work, shared, enough) for _ in range(WORKERS)]:
                 worker.result()
 
 
 def main(build, seed, wanted, seconds, *paths):
     c = Campaign(build, seed, wanted, seconds, paths)
     judged = "caught", "LIVED", "open"
-    c.run([n for n in c.places if n not in c.done], MOST, lambda: c.count(*judged) >= c.wanted)
-    c.run([n for n in c.places if c.done.get(n, "").startswith("open")], ALL)
+    c.run([n for n in c.places if n not in c.done], lambda: c.count(*judged) >= c.wanted)
+    while time.monotonic() < c.end and c.numbers("open"):
+        c.run(c.numbers("open"))
     print(f"{c.count('open')} of {c.count(*judged)} are open")
     print(f"{c.count('caught')} passed, {c.count('LIVED')} failed")
     return c.count("LIVED", "open") != 0

@@ -9,6 +9,8 @@
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { RANKS = 5, GROUPS = 4, OPS = 8, STATES = 1 << 12, PROGRAMS = 3000 };
 
@@ -166,7 +168,9 @@ static bool is_safe(const program *p, bool concurrent) {
     return true;
 }
 
-static lierne_schedule *record(const program *p, int rank) {
+/* With the names of the operations of each group, or NULL. */
+static lierne_schedule *record(const program *p, int rank,
+                               char (*names)[LIERNE_MAX_OPERATION_NAME + 1]) {
     lierne_schedule *s;
     assert_ok(lierne_schedule_create(&s, rank));
     for (int g = 0; g < p->ngroups; g++) {
@@ -185,6 +189,7 @@ static lierne_schedule *record(const program *p, int rank) {
         int index;
         o.kind = own->kind, o.group = own->group, o.peer = own->peer;
         o.after = &own->after, o.nafter = own->after >= 0;
+        o.name = names ? names[own->group] : NULL;
         assert_ok(lierne_schedule_add_operation(&index, s, &o));
     }
     lierne_schedule_freeze(s);
@@ -210,7 +215,7 @@ Test(schedule_order, both_verdicts_are_those_of_all_interleavings, .timeout = 12
         seed = (uint64_t)i;
         const program p = make_program();
         for (int r = 0; r < p.nranks; r++) {
-            s[r] = record(&p, r);
+            s[r] = record(&p, r, NULL);
         }
         lierne_schedule_order order = judge(s, p.nranks);
         bool serialised = is_safe(&p, false), concurrent = is_safe(&p, true);
@@ -222,6 +227,27 @@ Test(schedule_order, both_verdicts_are_those_of_all_interleavings, .timeout = 12
     cr_assert_eq(seen[1][0], 0, "what is safe one by one is safe concurrently");
     cr_assert(seen[0][0] > 100 && seen[0][1] > 100 && seen[1][1] > 100, "%d, %d, %d", seen[0][0],
               seen[0][1], seen[1][1]);
+}
+
+/* Rank 0 launches the barrier of group A first, rank 1 that of B; names are as long as they may be.
+ */
+Test(schedule_order, a_cycle_is_printed_with_the_longest_names) {
+    char names[2][LIERNE_MAX_OPERATION_NAME + 1] = {"", ""}, expected[512];
+    program p = {.nranks = 2, .ngroups = 2, .members = {{0, 1}, {0, 1}}, .size = {2, 2}};
+    lierne_schedule *s[2];
+    memset(names[0], 'x', LIERNE_MAX_OPERATION_NAME);
+    memset(names[1], 'y', LIERNE_MAX_OPERATION_NAME);
+    for (int r = 0; r < 2; r++) {
+        add_step(&p, r, LIERNE_OPERATION_BARRIER, r, 0);
+        add_step(&p, r, LIERNE_OPERATION_BARRIER, !r, 0);
+        s[r] = record(&p, r, names);
+    }
+    judge(s, 2);
+    snprintf(expected, sizeof expected,
+             "rank 1 launches barrier 0 '%s' of B before barrier 0 '%s' of A; rank 0 launches "
+             "barrier 0 '%s' of A before barrier 0 '%s' of B",
+             names[1], names[0], names[0], names[1]);
+    cr_expect_str_eq(cycle, expected);
 }
 
 enum { MANY_RANKS = 64, MANY_OPS = 10000 };
