@@ -31,7 +31,7 @@ struct method {
     bool dirty; /* inputs are rewritten before each run; by `before` where the method owns them */
 };
 
-#define METHODS 12
+#define METHODS 13
 typedef struct bench {
     const void *workload;
     const method_kind *const *kinds;

@@ -57,6 +57,8 @@ typedef struct dense {
     dense_line lines[AXES];
     dense_box *boxes; /* all ranks' */
     size_t nboxes;
+    dense_box *cores; /* of this rank, in its padded buffer and in its part */
+    size_t ncores;
     lierne_context *context;
     lierne_layout *plain, *halo, *alone; /* without halo, padded, margins */
     lierne_margin *rims;                 /* of margin storage */
@@ -104,7 +106,8 @@ void dense_clear_margins(const dense *w, char *buffer);
 
 extern const method_kind dense_place, dense_over_mpi, dense_padded, dense_margin_storage;
 extern const method_kind dense_neighbor, dense_petsc;
-extern const method_kind dense_bound, dense_copy_bound, dense_by_hand, dense_by_hand_alone;
+extern const method_kind dense_bound, dense_copy_bound;
+extern const method_kind dense_by_hand, dense_by_hand_alone, dense_by_hand_padded;
 extern const method_kind dense_after, dense_between; /* forward only: with a stencil */
 
 #endif

@@ -34,21 +34,15 @@ static void pad_row(void *with, size_t at, size_t packed, size_t bytes) {
     memcpy(a->to + at, a->from + packed, bytes);
 }
 
-static void trim_row(void *with, size_t at, size_t packed, size_t bytes) {
-    const dense_sides *a = with;
-    memcpy(a->to + packed, a->from + at, bytes);
-}
-
-/* The part as one box: right for cores that follow one another, and as long for others. */
-static void move_part(const dense *w, int direction) {
-    int64_t start[AXES], size[AXES];
-    dense_sides a = {w, direction == FORWARD ? w->padded : w->part,
-                     direction == FORWARD ? w->part : w->padded};
-    for (int k = 0; k < w->naxes; k++) {
-        start[k] = 0;
-        size[k] = w->lines[k].owned;
+static void move_part(const dense *w, char *part, char *padded, int direction) {
+    const int64_t *shape = w->shapes[test_rank], *small = w->parts[test_rank];
+    bool forward = direction == FORWARD;
+    dense_sides a = {w, forward ? padded : part, forward ? part : padded};
+    for (size_t i = 0; i < w->ncores; i++) {
+        const dense_box *b = &w->cores[i];
+        dense_row_pairs(w, forward ? shape : small, forward ? b->here : b->part,
+                        forward ? small : shape, forward ? b->part : b->here, b->size, pad_row, &a);
     }
-    dense_rows(w, w->shapes[test_rank], start, size, direction == FORWARD ? pad_row : trim_row, &a);
 }
 
 static bool run_bound(method *m, int direction) {
@@ -56,7 +50,7 @@ static bool run_bound(method *m, int direction) {
     const dense *w = m->workload;
     dense_sides a = {w, b->part ? w->padded : w->place, b->other};
     if (b->part) {
-        move_part(w, direction);
+        move_part(w, w->part, w->padded, direction);
     }
     for (size_t i = 0; i < w->nboxes; i++) {
         const dense_box *box = &w->boxes[i];
@@ -105,11 +99,13 @@ const method_kind dense_copy_bound = {"bound: part and margins", open_copy_bound
 
 enum { LOOKS = 200, LINE = 64 }; /* before the processor is given to another rank */
 
-/* What ranks share: each one's buffer, its margins where these are alone, and two lines with the
- * number of calls in which it was ready and had read. */
+typedef enum storage { PLACE, ALONE, PADDED } storage;
+
+/* What ranks share: each one's buffer, behind it what shows margins where that is another one, and
+ * two lines with the number of calls in which it was ready and had read. */
 typedef struct by_hand {
     method base;
-    bool alone;
+    storage storage;
     MPI_Win window;
     size_t bytes[64];
     char *memory[64];
@@ -147,21 +143,25 @@ typedef struct side {
 
 static const int64_t origin[AXES];
 
+static size_t part_bytes(const dense *w, int rank) {
+    size_t bytes = w->element;
+    for (int k = 0; k < w->naxes; k++) {
+        bytes *= (size_t)w->parts[rank][k];
+    }
+    return bytes;
+}
+
 static side owned_side(const by_hand *h, const dense_box *b) {
     const dense *w = h->base.workload;
-    return h->alone ? (side){h->memory[b->from], w->parts[b->from], b->part}
-                    : (side){h->memory[b->from], w->shapes[b->from], b->there};
+    return h->storage == PLACE ? (side){h->memory[b->from], w->shapes[b->from], b->there}
+                               : (side){h->memory[b->from], w->parts[b->from], b->part};
 }
 
 static side shown_side(const by_hand *h, const dense_box *b) {
     const dense *w = h->base.workload;
-    size_t part = w->element;
-    for (int k = 0; k < w->naxes; k++) {
-        part *= (size_t)w->parts[b->to][k];
-    }
-    return h->alone
-               ? (side){h->memory[b->to] + part + (size_t)b->packed * w->element, b->size, origin}
-               : (side){h->memory[b->to], w->shapes[b->to], b->here};
+    char *shown = h->memory[b->to] + (h->storage == PLACE ? 0 : part_bytes(w, b->to));
+    return h->storage == ALONE ? (side){shown + (size_t)b->packed * w->element, b->size, origin}
+                               : (side){shown, w->shapes[b->to], b->here};
 }
 
 static void move_box(const by_hand *h, const dense_box *b, int direction) {
@@ -175,8 +175,12 @@ static void move_box(const by_hand *h, const dense_box *b, int direction) {
 static bool run_by_hand(method *m, int direction) {
     by_hand *h = (by_hand *)m;
     const dense *w = m->workload;
+    char *mine = h->memory[test_rank];
     h->calls++;
     atomic_store_explicit(count_of(h, test_rank, false), h->calls, memory_order_release);
+    if (h->storage == PADDED) {
+        move_part(w, mine, mine + w->bytes[0], direction);
+    }
     for (size_t i = 0; i < w->nboxes; i++) {
         const dense_box *b = &w->boxes[i];
         if ((direction == FORWARD ? b->to : b->from) == test_rank) {
@@ -186,31 +190,43 @@ static bool run_by_hand(method *m, int direction) {
     }
     atomic_store_explicit(count_of(h, test_rank, true), h->calls, memory_order_release);
     await_peers(h);
-    if (direction == ADJOINT && !h->alone) {
-        dense_clear_margins(w, h->memory[test_rank]);
+    if (direction == ADJOINT && h->storage == PLACE) {
+        dense_clear_margins(w, mine);
     }
     return true;
 }
 
-/* In place, the two calls that are judged have their input in w->place, and leave their output
+/* The two calls that are judged have their input in the workload's buffers, and leave their output
  * there. Margins alone are in an order of their own, and are not judged. */
 static void begin_by_hand(method *m, int direction) {
     by_hand *h = (by_hand *)m;
     const dense *w = m->workload;
-    if (!h->alone && h->judged++ < 2) {
-        memcpy(h->memory[test_rank], w->place, w->bytes[2]);
+    char *mine = h->memory[test_rank];
+    bool judged = h->storage != ALONE && h->judged++ < 2, forward = direction == FORWARD;
+    if (judged && h->storage == PLACE) {
+        memcpy(mine, w->place, w->bytes[2]);
+    } else if (judged) {
+        memcpy(mine + (forward ? 0 : w->bytes[0]), forward ? w->part : w->padded,
+               w->bytes[forward ? 0 : 1]);
+    } else if (m->dirty && h->storage == PADDED) {
+        rewrite(mine + (forward ? 0 : w->bytes[0]), w->bytes[forward ? 0 : 1]);
+    } else if (m->dirty && h->storage == ALONE) {
+        rewrite(mine, w->bytes[0] + (forward ? 0 : w->bytes[3]));
     } else if (m->dirty) {
-        rewrite(h->memory[test_rank],
-                w->bytes[h->alone ? 0 : 2] + (h->alone && direction == ADJOINT ? w->bytes[3] : 0));
+        rewrite(mine, w->bytes[2]);
     }
 }
 
 static void end_by_hand(method *m, int direction) {
     const by_hand *h = (const by_hand *)m;
     const dense *w = m->workload;
-    (void)direction;
-    if (!h->alone) {
-        memcpy(w->place, h->memory[test_rank], w->bytes[2]);
+    char *mine = h->memory[test_rank];
+    if (h->storage == PLACE) {
+        memcpy(w->place, mine, w->bytes[2]);
+    } else if (h->storage == PADDED && direction == FORWARD) {
+        memcpy(w->padded, mine + w->bytes[0], w->bytes[1]);
+    } else if (h->storage == PADDED) {
+        memcpy(w->part, mine, w->bytes[0]);
     }
 }
 
@@ -219,9 +235,9 @@ static void close_by_hand(method *m) {
     free(m);
 }
 
-static method *open_by_hand_of(const dense *w, bool alone) {
+static method *open_by_hand_of(const dense *w, storage kind) {
     by_hand *h = (by_hand *)(void *)take(sizeof *h);
-    size_t bytes = alone ? w->bytes[0] + w->bytes[3] : w->bytes[2];
+    size_t bytes = kind == PLACE ? w->bytes[2] : w->bytes[0] + w->bytes[kind == ALONE ? 3 : 1];
     char *mine;
     bytes = (bytes + LINE - 1) / LINE * LINE + 2 * LINE;
     MPI_Win_allocate_shared((MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &h->window);
@@ -237,25 +253,31 @@ static method *open_by_hand_of(const dense *w, bool alone) {
         h->peers[b->from] |= b->to == test_rank;
         h->peers[b->to] |= b->from == test_rank;
     }
-    h->alone = alone;
+    h->storage = kind;
     h->base = (method){.workload = w,
                        .run = run_by_hand,
                        .before = begin_by_hand,
                        .after = end_by_hand,
                        .owns_inputs = true,
-                       .checked = !alone,
-                       .result = {w->place, w->place}};
+                       .checked = kind != ALONE,
+                       .result = {kind == PADDED ? w->padded : w->place,
+                                  kind == PADDED ? w->part : w->place}};
     MPI_Barrier(MPI_COMM_WORLD);
     return &h->base;
 }
 
 static method *open_by_hand(const void *w) {
-    return open_by_hand_of(w, false);
+    return open_by_hand_of(w, PLACE);
 }
 
 static method *open_by_hand_alone(const void *w) {
-    return open_by_hand_of(w, true);
+    return open_by_hand_of(w, ALONE);
+}
+
+static method *open_by_hand_padded(const void *w) {
+    return open_by_hand_of(w, PADDED);
 }
 
 const method_kind dense_by_hand = {"by hand, in place", open_by_hand, close_by_hand};
 const method_kind dense_by_hand_alone = {"by hand, margins", open_by_hand_alone, close_by_hand};
+const method_kind dense_by_hand_padded = {"by hand, padded", open_by_hand_padded, close_by_hand};

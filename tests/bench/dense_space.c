@@ -177,6 +177,10 @@ static void add_box(dense *w, int rank, const piece *const *chosen) {
         b.there[k] = chosen[k]->there;
         b.part[k] = chosen[k]->part;
     }
+    if (margins == 0 && rank == test_rank) {
+        w->cores = realloc(w->cores, (w->ncores + 1) * sizeof *w->cores);
+        w->cores[w->ncores++] = b;
+    }
     if (margins == 0 || (margins > 1 && w->stencil == LIERNE_STENCIL_STAR)) {
         return;
     }
@@ -315,6 +319,7 @@ void dense_close(dense *w) {
         close_line(&w->lines[k]);
     }
     free(w->boxes);
+    free(w->cores);
     free(w->rims);
     free(w->count_up);
 }
