@@ -89,7 +89,7 @@ typedef struct lierne_dense_halo {
     int64_t hi;
     int64_t stride;          /* 0: the placements cut the axis itself; else they cut `outputs` */
     int64_t outputs;         /* only with a stride */
-    int64_t nsegments;       /* documents; 0: the axis is one */
+    int64_t nsegments;       /* documents; 0: the axis is one, segments is NULL */
     const int64_t *segments; /* nsegments + 1 offsets that do not descend, 0 first, the size of the
                                 axis last; copied with the layout */
     const int64_t *starts;   /* a window per coordinate, or NULL; lo, hi, stride and nsegments are

@@ -193,8 +193,9 @@ typedef struct lierne_layout_spec {
  * below 0; lo or hi below 0 with boundary NONE, a star, margin storage or documents; stride or
  * outputs below 0, outputs without a stride; a stride with a star, margin storage or documents;
  * strided windows that leave the axis with boundary NONE, or that need an element of an axis
- * without any; nsegments below 0, or above 0 with segments NULL; segments that do not begin with 0,
- * descend, or do not end with the size of the axis; counts that do not add up to the outputs),
+ * without any; nsegments below 0, above 0 with segments NULL, or 0 with segments and elements;
+ * segments that do not begin with 0, descend, or do not end with the size of the axis; counts that
+ * do not add up to the outputs),
  * OVERFLOW (lo, hi or the outputs times the stride beyond 2^60; a buffer that may have more than
  * 2^60 bytes), UNSUPPORTED (halos and a packing; a map of two axes that includes the axis). */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
@@ -317,7 +318,8 @@ typedef struct lierne_split_box {
  * Under a source with a PARTIAL dim of more than one rank nothing is held. Writes the number of
  * boxes into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is the
  * caller's. Pure. Errors: INVALID (count, src or dst NULL; dst without halos; other axes or
- * shapes), UNSUPPORTED (a map of two axes; a halo with starts), NO_MEMORY. */
+ * shapes), UNSUPPORTED (a map of two axes; a halo of dst with starts; a source without its cores),
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_halo_get_split(lierne_split_box *boxes, size_t capacity,
                                                size_t *count, const lierne_layout *src,
                                                const lierne_layout *dst, int rank);

@@ -320,6 +320,12 @@ static lierne_status take_halo(lierne_layout *layout, int i, const lierne_dense_
     *h = without_lists(given);
     halos->n++;
     LIERNE_TRY(check_numbers(layout, i));
+    if (given->segments && h->nsegments == 0 && layout->shape[h->axis] > 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "halo[%d].nsegments is 0, but segments is given, of an axis of %lld "
+                           "elements",
+                           i, (long long)layout->shape[h->axis]);
+    }
     LIERNE_TRY(given->starts ? check_starts(layout, i, &h->outputs) : LIERNE_OK);
     LIERNE_TRY(copy_lists(h, given));
     LIERNE_TRY(check_lists(layout, i));
@@ -404,6 +410,14 @@ lierne_status lierne_halos_check(const lierne_layout *layout) {
         LIERNE_TRY(check_map(layout, i));
     }
     return layout->halos ? check_size(layout) : LIERNE_OK;
+}
+
+lierne_status lierne_halos_check_source(const lierne_layout *layout, const char *name) {
+    const char *has = lierne_stores_margins(layout) ? "margin storage" : "windows without cores";
+    return lierne_has_cores(layout)
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s has %s: a source must hold its cores",
+                             name, has);
 }
 
 void lierne_halos_destroy(lierne_halos *halos) {

@@ -20,6 +20,8 @@ typedef struct lierne_halos {
 lierne_status lierne_halos_create(lierne_layout *layout, const lierne_layout_spec *spec);
 lierne_status lierne_halos_copy(lierne_layout *layout, const lierne_layout *old);
 lierne_status lierne_halos_check(const lierne_layout *layout);
+/* What a layout with or without halos must fulfil as a source: that its buffers have the cores. */
+lierne_status lierne_halos_check_source(const lierne_layout *layout, const char *name);
 void lierne_halos_destroy(lierne_halos *halos);
 
 /* Replaces the documents of an axis with a halo. */

@@ -270,6 +270,7 @@ static lierne_status check_sides(const lierne_layout *src, const lierne_layout *
                                i);
         }
     }
+    LIERNE_TRY(lierne_halos_check_source(src, "src"));
     LIERNE_TRY(check_no_map(src, "src"));
     return check_no_map(dst, "dst");
 }

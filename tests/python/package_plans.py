@@ -95,6 +95,8 @@ class Plans(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "ends of axis 0 has 1 entries, must have 2"):
             lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)},
                           halos=[lierne.DenseHalo(0, starts=[0, 1], ends=[2])])
+        with self.assertRaisesRegex(lierne.errors.InvalidError, "nsegments is 0, but segments is given"):
+            lierne.Layout(grid, (6, 2), "f64", {"x": lierne.Shard(0)}, halos=[lierne.DenseHalo(0, 1, segments=[6])])
         with self.assertRaisesRegex(ValueError, "boundary is 'wrap'"):
             lierne.DenseHalo(0, 1, 1, "wrap")
         with self.assertRaisesRegex(lierne.errors.InvalidError, "no output"):

@@ -109,9 +109,10 @@ Test(dense_halo, bad_descriptions_are_rejected) {
 Test(dense_halo, bad_documents_are_rejected) {
     const lierne_status invalid = LIERNE_ERR_INVALID;
     static const int64_t late[] = {1, 4, 8}, short_of[] = {0, 4, 7}, falls[] = {0, 5, 4, 8},
-                         good[] = {0, 4, 4, 8};
+                         good[] = {0, 4, 4, 8}, eight = 8;
     REJECTED(divide(&t, -1, good), invalid, "halo[0].nsegments is -1, must be at least 0");
     REJECTED(divide(&t, 3, NULL), invalid, "halo[0].nsegments is 3, but segments is NULL");
+    REJECTED(divide(&t, 0, &eight), invalid, "halo[0].nsegments is 0, but segments is given");
     REJECTED(divide(&t, 2, late), invalid, "halo[0].segments[0] is 1, must be 0");
     REJECTED(divide(&t, 2, short_of), invalid, "halo[0].segments[2] is 7, must be 8");
     REJECTED(divide(&t, 3, falls), invalid, "halo[0].segments[2] is 4, must be at least 5");
@@ -486,6 +487,8 @@ Test(dense_halo, questions_about_splits_are_checked) {
     lierne_split_box box;
     open_case(&t);
     lierne_layout *halo = make(&t);
+    bound(&t, 0, 1, 4);
+    lierne_layout *strided = make(&t);
     t.spec.nhalos = 0;
     lierne_layout *plain = make(&t);
     t.shape[0] += 2;
@@ -499,11 +502,14 @@ Test(dense_halo, questions_about_splits_are_checked) {
     assert_error(lierne_halo_get_split(NULL, 0, &count, halo, plain, 0), invalid, "no halos");
     assert_error(lierne_halo_get_split(NULL, 0, &count, longer, halo, 0), invalid, "axis 0 of src");
     assert_error(lierne_halo_get_split(NULL, 0, &count, line, halo, 0), invalid, "src has 1 axes");
+    assert_error(lierne_halo_get_split(NULL, 0, &count, strided, halo, 0), LIERNE_ERR_UNSUPPORTED,
+                 "src has windows without cores");
     assert_ok(lierne_halo_get_split(&box, 1, &count, plain, halo, 1));
     cr_assert(count == 2 && box.interior);
     assert_ok(lierne_halo_get_split(&box, 1, &count, plain, halo, 99));
     cr_assert_eq(count, 0);
     lierne_layout_destroy(halo);
+    lierne_layout_destroy(strided);
     lierne_layout_destroy(plain);
     lierne_layout_destroy(longer);
     lierne_layout_destroy(line);

@@ -8,7 +8,8 @@
  * holds the source or on what arrives first.
  *
  * Which terms an element has changes from box to box. So a box of the owner's part is cut where one
- * of its terms begins or ends, on each axis; what is between has the same terms. */
+ * of its terms begins or ends, axis by axis; what is between has the same terms. A mirrored margin
+ * has a term per element: what a cut leaves behind is not looked at again. */
 #include "plan/redistribute/halo_terms.h"
 
 #include <stdlib.h>
@@ -273,44 +274,72 @@ static int compare_numbers(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Contributions of one box of the owner's part, and where it is cut. */
-typedef struct piece_of_box {
-    const lierne_box *box;
-    const contribution *at;
-    size_t n;
-    int64_t *cuts[LIERNE_MAX_AXES]; /* ascending, with both ends of the box */
-    size_t ncuts[LIERNE_MAX_AXES];
-} piece_of_box;
+/* What one axis of a box of the owner's part is cut by: where contributions begin and end. */
+typedef struct interval {
+    int64_t start;
+    int64_t end;
+    const contribution *c;
+} interval;
+typedef struct axis_sweep {
+    interval *at;              /* ascending by start */
+    int64_t *cuts;             /* ascending, with both ends of the box */
+    const contribution **have; /* those that have what is between two cuts */
+    size_t n, ncuts, nhave, next;
+} axis_sweep;
 
-static lierne_status find_cuts(piece_of_box *u, int axis) {
-    int64_t *cuts;
-    size_t n = 0, kept = 1;
-    LIERNE_TRY(lierne_alloc(&cuts, 2 * u->n + 2, sizeof *cuts));
-    u->cuts[axis] = cuts;
-    cuts[n++] = u->box->start[axis];
-    cuts[n++] = u->box->start[axis] + u->box->size[axis];
-    for (size_t i = 0; i < u->n; i++) {
-        cuts[n++] = u->at[i].start[axis];
-        cuts[n++] = u->at[i].start[axis] + u->at[i].size[axis];
+static int compare_starts(const void *a, const void *b) {
+    const interval *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+/* In the order of the list of contributions, which is that of ranks. */
+static int compare_listed(const void *a, const void *b) {
+    const contribution *const *x = a, *const *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static lierne_status begin_sweep(axis_sweep *s, const lierne_box *box, int axis,
+                                 const contribution *const *have, size_t n) {
+    size_t ncuts = 0;
+    *s = (axis_sweep){.n = n, .ncuts = 1};
+    LIERNE_TRY(lierne_alloc(&s->at, n + 1, sizeof *s->at));
+    LIERNE_TRY(lierne_alloc(&s->cuts, 2 * n + 2, sizeof *s->cuts));
+    LIERNE_TRY(lierne_alloc(&s->have, n + 1, sizeof(contribution *)));
+    s->cuts[ncuts++] = box->start[axis];
+    s->cuts[ncuts++] = box->start[axis] + box->size[axis];
+    for (size_t i = 0; i < n; i++) {
+        int64_t start = have[i]->start[axis], end = start + have[i]->size[axis];
+        s->at[i] = (interval){start, end, have[i]};
+        s->cuts[ncuts++] = start;
+        s->cuts[ncuts++] = end;
     }
-    qsort(cuts, n, sizeof *cuts, compare_numbers);
-    for (size_t i = 1; i < n; i++) {
-        if (cuts[i] > cuts[kept - 1]) {
-            cuts[kept++] = cuts[i];
+    qsort(s->at, n, sizeof *s->at, compare_starts);
+    qsort(s->cuts, ncuts, sizeof *s->cuts, compare_numbers);
+    for (size_t i = 1; i < ncuts; i++) {
+        if (s->cuts[i] > s->cuts[s->ncuts - 1]) {
+            s->cuts[s->ncuts++] = s->cuts[i];
         }
     }
-    u->ncuts[axis] = kept;
     return LIERNE_OK;
 }
 
-/* Whether a contribution has all of a part, which it has if it has its first element. */
-static bool covers(const contribution *c, const lierne_overlap *part, int naxes) {
-    for (int a = 0; a < naxes; a++) {
-        if (part->start[a] < c->start[a] || part->start[a] >= c->start[a] + c->size[a]) {
-            return false;
-        }
+static void end_sweep(axis_sweep *s) {
+    lierne_mem_free(s->at);
+    lierne_mem_free(s->cuts);
+    lierne_mem_free(s->have);
+}
+
+/* Finds the contributions that have what begins at a cut. */
+static void move_to(axis_sweep *s, int64_t cut, int axis) {
+    size_t kept = 0;
+    for (size_t i = 0; i < s->nhave; i++) {
+        s->have[kept] = s->have[i];
+        kept += s->have[i]->start[axis] + s->have[i]->size[axis] > cut;
     }
-    return true;
+    for (; s->next < s->n && s->at[s->next].start == cut; s->next++) {
+        s->have[kept++] = s->at[s->next].c;
+    }
+    s->nhave = kept;
 }
 
 static lierne_place place_contribution(const terms *t, const contribution *c,
@@ -325,19 +354,18 @@ static lierne_place place_contribution(const terms *t, const contribution *c,
 
 /* Adds what a part gets. Each holder that lacks something of it receives something; a holder
  * without replicas all that it lacks. */
-static lierne_status sum_part(terms *t, const piece_of_box *u, const lierne_overlap *part) {
+static lierne_status sum_part(terms *t, const contribution *const *have, size_t count,
+                              const lierne_overlap *part) {
     const lierne_place to =
         lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_box(t->from->naxes, t->p->out_shape,
                                                             part->local_b, part->size));
     bool core = false;
     int64_t lacks = 0;
     size_t n = 0;
-    for (size_t i = 0; i < u->n; i++) {
-        if (covers(&u->at[i], part, t->from->naxes)) {
-            core = core || u->at[i].rank < 0;
-            n += u->at[i].rank >= 0;
-            lacks += u->at[i].lacks;
-        }
+    for (size_t i = 0; i < count; i++) {
+        core = core || have[i]->rank < 0;
+        n += have[i]->rank >= 0;
+        lacks += have[i]->lacks;
     }
     lacks = !t->single && lacks > 1 ? 1 : lacks;
     t->p->min_elements += lacks * lierne_overlap_elements(t->from->naxes, part);
@@ -348,42 +376,43 @@ static lierne_status sum_part(terms *t, const piece_of_box *u, const lierne_over
     LIERNE_TRY(lierne_ops_add(&stage_of(t, t->p->route->stages.count - 1)->sums, to, &op));
     op->accumulate = lierne_stores_margins(t->from);
     LIERNE_TRY(core ? lierne_op_add(op, to) : LIERNE_OK);
-    for (size_t i = 0; i < u->n; i++) {
-        if (u->at[i].rank >= 0 && covers(&u->at[i], part, t->from->naxes)) {
-            LIERNE_TRY(lierne_op_add(op, place_contribution(t, &u->at[i], part)));
+    for (size_t i = 0; i < count; i++) {
+        if (have[i]->rank >= 0) {
+            LIERNE_TRY(lierne_op_add(op, place_contribution(t, have[i], part)));
         }
     }
     return lierne_op_join(op);
 }
 
-static lierne_status sum_parts(terms *t, const piece_of_box *u) {
-    size_t at[LIERNE_MAX_AXES] = {0};
-    for (int a = 0; a >= 0;) {
-        lierne_overlap part = {.index_a = 0};
-        for (a = 0; a < t->from->naxes; a++) {
-            part.start[a] = u->cuts[a][at[a]];
-            part.size[a] = u->cuts[a][at[a] + 1] - part.start[a];
-            part.local_b[a] = u->box->local[a] + part.start[a] - u->box->start[a];
-        }
-        LIERNE_TRY(sum_part(t, u, &part));
-        for (a = t->from->naxes - 1; a >= 0 && ++at[a] + 1 == u->ncuts[a]; a--) {
-            at[a] = 0;
-        }
+/* Cuts an axis of a box, and what is between two cuts along the next axis. */
+static lierne_status sum_axis(terms *t, const lierne_box *box, int axis, const contribution **have,
+                              size_t n, lierne_overlap *part) {
+    axis_sweep s;
+    if (axis == t->from->naxes) {
+        qsort(have, n, sizeof *have, compare_listed);
+        return sum_part(t, have, n, part);
     }
-    return LIERNE_OK;
+    lierne_status status = begin_sweep(&s, box, axis, have, n);
+    for (size_t i = 0; i + 1 < s.ncuts && status == LIERNE_OK; i++) {
+        move_to(&s, s.cuts[i], axis);
+        part->start[axis] = s.cuts[i];
+        part->size[axis] = s.cuts[i + 1] - s.cuts[i];
+        part->local_b[axis] = box->local[axis] + s.cuts[i] - box->start[axis];
+        status = sum_axis(t, box, axis + 1, s.have, s.nhave, part);
+    }
+    end_sweep(&s);
+    return status;
 }
 
 static lierne_status sum_box_parts(terms *t, size_t box, size_t first, size_t end) {
-    piece_of_box u = {.box = &t->own.at[box], .n = end - first};
-    u.at = u.n ? &t->list.at[first] : NULL;
-    lierne_status status = LIERNE_OK;
-    for (int a = 0; a < t->from->naxes && status == LIERNE_OK; a++) {
-        status = find_cuts(&u, a);
+    const contribution **have;
+    lierne_overlap part = {.index_a = 0};
+    LIERNE_TRY(lierne_alloc(&have, end - first + 1, sizeof(contribution *)));
+    for (size_t i = first; i < end; i++) {
+        have[i - first] = &t->list.at[i];
     }
-    status = status == LIERNE_OK ? sum_parts(t, &u) : status;
-    for (int a = 0; a < t->from->naxes; a++) {
-        lierne_mem_free(u.cuts[a]);
-    }
+    lierne_status status = sum_axis(t, &t->own.at[box], 0, have, end - first, &part);
+    lierne_mem_free(have);
     return status;
 }
 

@@ -78,11 +78,7 @@ lierne_status lierne_redistribute_check_pair(const lierne_layout *src, const cha
 lierne_status lierne_redistribute_check_source(const lierne_layout *src, const char *src_name,
                                                const lierne_layout *dst, const char *dst_name) {
     bool halos = src->halos || dst->halos;
-    if (!lierne_has_cores(src)) {
-        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s has %s: a source must hold its cores",
-                           src_name,
-                           lierne_stores_margins(src) ? "margin storage" : "windows without cores");
-    }
+    LIERNE_TRY(lierne_halos_check_source(src, src_name));
     if (halos && (src->packed || dst->packed)) {
         return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "axis %d of %s is packed and %s has a halo: a packed axis has none",
