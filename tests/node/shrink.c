@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHRINKS = 4, AFTER = 5, SEEDS = 36 };
+enum { SHRINKS = 4, AFTER = 5, SEEDS = 36, GROWN = 60000 };
 static const double timeout = 6;
 
 /* What a rank tells the test. */
@@ -346,6 +346,57 @@ static void call_alive(habit how, unsigned way, int rank, report *own) {
     lierne_context_destroy(smaller);
 }
 
+/* Rank 2 of 3 dies, and a new process takes its place in the next context, also on a node of its
+ * own: the ranks that are left make their plan again there, the new one makes an equal one. */
+static void call_grown(unsigned way, int rank, bool is_new, report *own) {
+    scenario s = {.seed = 3000000, .n = 3, .way = way, .nodes = {0, 1, 2}};
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    lierne_context *context = NULL, *smaller = NULL, *grown = NULL;
+    lierne_plan *plan = NULL;
+    if (!is_new) {
+        own->status[0] = create(&context, &s, rank);
+        if (own->status[0] == LIERNE_OK) {
+            survive_plan(&plan, context, GROWN); /* fails where the death comes before its end */
+            if (rank == 2) {
+                work(context, 1);
+                kill(getpid(), SIGKILL);
+            }
+            work(context, 0);
+            own->status[0] = lierne_context_shrink(&smaller, context, &spec);
+        }
+    }
+    s.seed++;
+    own->status[1] = create(&grown, &s, rank);
+    own->status[2] = grown ? survive_plan(&plan, grown, GROWN) : LIERNE_ERR_INVALID;
+    snprintf(own->message, sizeof own->message, "%.150s", lierne_last_error());
+    own->ended = own->status[2] == LIERNE_OK;
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(context);
+    lierne_context_destroy(smaller);
+    lierne_context_destroy(grown);
+}
+
+static void check_grown(unsigned way) {
+    enum { NEW = 3 };
+    pid_t pids[NEW + 1];
+    memset(common, 0, sizeof *common);
+    for (int r = 0; r <= NEW; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            set_environment(way);
+            call_grown(way, r == NEW ? 2 : r, r == NEW, &common->reports[r]);
+            _exit(0);
+        }
+    }
+    for (int r = 0; r <= NEW; r++) {
+        const report *own = &common->reports[r];
+        CHECK(process_await(pids[r], 60, NULL), "grown: rank %d hangs", r);
+        CHECK(r == 2 ? !own->ended : own->ended, "grown, way %u: %d: %s, %s, %s: %s", way, r,
+              lierne_status_name(own->status[0]), lierne_status_name(own->status[1]),
+              lierne_status_name(own->status[2]), own->message);
+    }
+}
+
 /* Over ports the lowest rank connects to nobody: the others must learn that it does not come. */
 static int failing_rank(unsigned way) {
     return way == NODES ? 0 : 1;
@@ -432,6 +483,9 @@ int main(int argc, char **argv) {
     double longest = 0, sum = 0, seconds;
     bool good = true;
     common = process_share(sizeof *common);
+    for (unsigned way = SHM; way < WAYS; way++) {
+        way == FUNCTIONS ? (void)0 : check_grown(way);
+    }
     for (unsigned way = SHM; way < WAYS; way += NODES) {
         for (habit how = 0; how < HABITS; how++) {
             check_habit(how, way);
