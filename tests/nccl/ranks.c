@@ -3,7 +3,7 @@
  * (fake.h). All-to-alls, sums and rows against the same plans over sockets, bit by bit, on a
  * communicator of lierne's and on a caller's; errors of NCCL, of arguments, and a NCCL that never
  * gets ready; first messages, which are sent while planning; what hangs or fails after a call has
- * ended. The same plans without NCCL, whose
+ * ended; a context that is shrunk. The same plans without NCCL, whose
  * messages go through host memory. Last line: N passed, N failed. */
 #include "collectives.h"
 #include "fake.h"
@@ -13,7 +13,9 @@
 #include "tasks.h"
 
 #include "lierne.h"
+#include "lierne/cuda.h"
 #include "lierne/nccl.h"
+#include "lierne/node.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -437,6 +439,33 @@ static void *fails(void *argument) {
     return NULL;
 }
 
+/* After an error the context is shrunk, and NCCL used again: by a communicator of lierne's, then by
+ * one that the caller has made of the ranks that are left. */
+static void *shrinks(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_context *host = open_timed("shrinks host", rank, RANKS, 30), *smaller = NULL;
+    for (int given = 0; given < 2; given++) {
+        const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30};
+        ncclComm_t comm = given ? fake_nccl_comm(5, rank, RANKS) : NULL;
+        lierne_context *device = open_nccl(given ? "shrinks to comm" : "shrinks", rank, 30);
+        lierne_plan *plan = NULL;
+        meet_ranks();
+        if (rank == 2) {
+            lierne_context_abort(device, LIERNE_ERR_TRANSPORT, "rank 2 cannot go on");
+        }
+        check(make_plan(&plan, device, 0) == LIERNE_ERR_TRANSPORT, "the context is dead");
+        check(lierne_context_shrink(&smaller, device, &spec) == LIERNE_OK, "shrink");
+        lierne_context_destroy(device);
+        check(lierne_context_use_cuda(smaller) == LIERNE_OK, "lierne_context_use_cuda");
+        check(lierne_context_use_nccl(smaller, comm) == LIERNE_OK, "NCCL is used again");
+        run_plans(host, smaller, "nccl", rank);
+        check(lierne_context_destroy(smaller) == LIERNE_OK, "destroy");
+        free(comm);
+    }
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
 int main(void) {
     run_ranks(works);
     fake_nccl_counts counts = fake_nccl_count();
@@ -460,6 +489,7 @@ int main(void) {
     run_ranks(tags);
     fake_nccl_set_version(NCCL_VERSION(2, 28, 9));
     run_ranks(fails);
+    run_ranks(shrinks);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");
     return print_checks();
