@@ -88,6 +88,9 @@ run 1 check --color always grids/bad/bridge-unknown-grids.json
 out_has '    12 |       "dst": "LLM",'
 grep -qxF '       |              ^' "$work/out"
 verdict $? "a caret below the column"
+"$lierne" check --color always - <grids/bad/bridge-unknown-grids.json >"$work/out" 2>"$work/err"
+[ $? = 1 ] && ! grep -q '^ *12 |' "$work/out"
+verdict $? "standard input has no line to show: $(cat "$work/out" "$work/err")"
 run 1 check --format github grids/bad/dtype-unknown.json
 out_has "::error file=grids/bad/dtype-unknown.json,line=13,col=89,title=lierne LG026::'dtype' is 'float32'"
 cp grids/bad/dtype-unknown.json "$work/a,b:c%d.json"

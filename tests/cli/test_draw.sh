@@ -98,6 +98,12 @@ has "odd path" "$work/odd-path.svg" '/&lt;&amp;&gt;\u001B.json, 3 ranks<'
 # What the pictures say is what the plan says, by bytes and messages.
 ends rows 0 rows $file -b $bridge --format text
 has rows "$work/out" "vision dp 1          -> llm dp 0             8 MiB, 2 messages; 8 MiB kept"
+[ "$(grep -c -- ' -> ' "$work/out")" = 4 ]
+verdict $? "rows: pairs that exchange nothing are left out: $(cat "$work/out")"
+sed -e 's/"order": \["tp", "cp", "pp", "dp"\]/"order": ["dp", "tp", "cp", "pp"]/' \
+    -e 's/"axes": \["b", "s", "h"\]/"axes": ["s", "b", "h"]/' $file >"$work/strided.json"
+ends "rows of ranks with a stride" 0 rows "$work/strided.json" -b $bridge
+has "rows of ranks with a stride" "$work/out" ">ranks 0 and 4<" ">ranks 1, 3 and 2 more<" ">8 MiB kept<"
 ends matrix 0 matrix $file -b $bridge --format text
 has matrix "$work/out" "received        4 MiB      4 MiB" "     32 MiB"
 [ "$(grep -c ' 4 MiB .* 4 MiB' "$work/out")" = 9 ]
@@ -117,6 +123,8 @@ for arguments in "$file -b $bridge" "$file -b $bridge -a collective" "grids/disj
 done
 ends mesh 0 mesh grids/nvlm-d-72b-sft-64.json --format text
 has mesh "$work/out" "node 1: 8 ranks from 8 |"
+ends "mesh of a bridge" 0 mesh $file -b $bridge --format text
+has "mesh of a bridge" "$work/out" "vision: tp 2 dp 4" "llm: tp 2 cp 2 dp 2" "block 0: 8 ranks from 0 | vision tp 0-1 dp 0-3 | llm tp 0-1 cp 0-1 dp 0-1"
 ends ranks 0 ranks $file -b $bridge --format text
 has ranks "$work/out" "dp 1         4     5     6     7"
 for picture in mesh rows stages; do

@@ -149,11 +149,13 @@ def passes(test, here):
 
 
 def fails(test, here, build):
-    """How the test fails, or None. What took long fails only where the test without the mutant passes meanwhile: on a
-    busy machine deadlines pass."""
+    """How the test fails, "" where it passes. What took long fails only where the test without the mutant passes
+    meanwhile; None where that fails too: on a busy machine deadlines pass."""
     start = time.monotonic()
     passed = passes(test, here)
-    if passed or (time.monotonic() - start > 1 + 2 * test.seconds and not passes(test, build)):
+    if passed:
+        return ""
+    if time.monotonic() - start > 1 + 2 * test.seconds and not passes(test, build):
         return None
     return test.name if passed is False else test.name + ", which took too long"
 
@@ -206,11 +208,11 @@ def judge(builder, order, covered, passed, path, number, old, new):
         except subprocess.CalledProcessError:
             return "-", ()
         failed = fails(test, builder.here, builder.build)
-        order.add(path, test.name, failed is not None)
+        order.add(path, test.name, bool(failed))
         if failed:
             return f"caught {place}  by {failed}", ()
-        passed = passed | {test.name}
-    return f"{'LIVED ' if tried == left else 'open  '} {place}", passed
+        passed = passed | ({test.name} if failed == "" else set())
+    return f"{'LIVED ' if all(test.name in passed for test in left) else 'open  '} {place}", passed
 
 
 def read_results(path):

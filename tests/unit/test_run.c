@@ -329,3 +329,53 @@ Test(run, one_rank_that_deviates_is_every_ranks_error) {
         run_ranks(reject, &s, 60);
     }
 }
+
+/* Four gathers; `plans` has the digit of the plan of each, `groups` that of its group. */
+static lierne_schedule *record_gathers(lierne_plan *const *plan, int rank, const char *plans,
+                                       const char *groups, state *s) {
+    static const int all[RANKS] = {0, 1, 2, 3};
+    static const char *const names[] = {"first", "second"};
+    lierne_schedule *schedule = NULL;
+    int group[2], index;
+    NOTE(s, lierne_schedule_create(&schedule, rank) == LIERNE_OK);
+    for (int g = 0; g < 2; g++) {
+        const lierne_schedule_group_spec spec = {
+            .size = sizeof spec, .name = names[g], .uid = g + 1, .ranks = all, .nranks = RANKS};
+        NOTE(s, lierne_schedule_add_group(&group[g], schedule, &spec) == LIERNE_OK);
+    }
+    for (int i = 0; i < 4; i++) {
+        lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+        o.kind = LIERNE_OPERATION_ALL_GATHER;
+        o.group = group[groups[i] - '0'];
+        o.plan = plan[plans[i] - '0'];
+        NOTE(s, lierne_schedule_add_operation(&index, schedule, &o) == LIERNE_OK);
+    }
+    NOTE(s, lierne_schedule_freeze(schedule) == LIERNE_OK);
+    return schedule;
+}
+
+static void execute_in_two_queues(lierne_context *context, void *shared) {
+    const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_I32);
+    state *s = shared;
+    lierne_plan *plans[2] = {NULL};
+    lierne_run *run = NULL;
+    for (int i = 0; i < 2; i++) {
+        NOTE(s, lierne_plan_create_all_gather(&plans[i], context, &gather) == LIERNE_OK);
+    }
+    for (int shared_plan = 0; shared_plan < 2; shared_plan++) {
+        lierne_schedule *schedule = record_gathers(plans, lierne_context_get_rank(context), "0110",
+                                                   shared_plan ? "0001" : "0110", s);
+        lierne_status status = lierne_run_create(&run, context, schedule, NULL);
+        NOTE(s, status == (shared_plan ? LIERNE_ERR_INVALID : LIERNE_OK));
+        NOTE(s, !shared_plan || strstr(lierne_last_error(), "operations 0 and 3 execute one plan"));
+        lierne_run_destroy(run);
+        lierne_schedule_destroy(schedule);
+    }
+    for (int i = 0; i < 2; i++) {
+        NOTE(s, lierne_plan_destroy(plans[i]) == LIERNE_OK);
+    }
+}
+
+Test(run, a_plan_has_one_queue) {
+    run_ranks(execute_in_two_queues, &(state){0}, 60);
+}

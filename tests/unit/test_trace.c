@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "runtime/recorder/trace_file.h"
 #include "unit/expect.h"
 
 #include <cjson/cJSON.h>
@@ -235,6 +236,30 @@ Test(trace, a_file_gets_no_calls) {
     end_all(&w);
     assert_ok(lierne_sim_destroy_all(w.sim));
     cr_expect_eq(rmdir(folder), 0, "a file was written");
+}
+
+static lierne_status write_event(lierne_text *lines, const void *self, int64_t created) {
+    (void)self, (void)created;
+    lierne_text_add(lines, "{}");
+    return LIERNE_OK;
+}
+
+/* As a pipe does. No descriptor stays open. */
+Test(trace, a_file_without_a_first_line_gets_events) {
+    char path[64], text[16] = "";
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/runs.json", folder);
+    FILE *file = fopen(path, "w+");
+    cr_assert(file);
+    setenv("LIERNE_TRACE", path, 1);
+    int lowest = dup(0);
+    close(lowest);
+    assert_ok(lierne_trace_append(write_event, NULL, "runs", 7));
+    cr_expect_eq(dup(0), lowest, "a descriptor is left open");
+    cr_expect(fgets(text, sizeof text, file));
+    cr_expect_str_eq(text, "{},\n");
+    fclose(file);
+    cr_expect(remove(path) == 0 && rmdir(folder) == 0);
 }
 
 Test(trace, microseconds_have_all_their_decimals) {
