@@ -65,7 +65,7 @@ typedef enum lierne_graph_algorithm {
  * owner and then by global number, both ascending (as in fairchem's graph-parallel all-to-all). */
 typedef struct lierne_graph_spec {
     size_t size;
-    int64_t nrows;         /* of the whole graph */
+    int64_t nrows;         /* of the whole graph, at most INT32_MAX; more rows: see references */
     const int32_t *owner;  /* rank that owns each row, nrows of them, the same on every rank; a rank
                               may own none */
     int64_t nedges;        /* of this rank: those whose target it owns (see remote_targets) */

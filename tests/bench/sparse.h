@@ -25,6 +25,7 @@ typedef struct sparse {
     int64_t width;
     size_t row; /* bytes */
     bool halo;
+    int64_t length;  /* of the lattice's edge */
     int degree;      /* of a graph at random; 0: the lattice */
     const int *grid; /* of bricks whose atoms migrate */
 
@@ -52,10 +53,10 @@ typedef struct sparse {
     char *owned[2], *ghosts[2]; /* per direction */
 } sparse;
 
-/* A lattice of length^3 rows, each beside itself and its neighbours along the axes, or beside
+/* A lattice of w->length^3 rows, each beside itself and its neighbours along the axes, or beside
  * `degree` rows at random, cut into grid[0] x grid[1] x grid[2] boxes; rank (i * grid[1] + j) *
  * grid[2] + k has box (i, j, k). The caller has set kind to degree. Collective. */
-void sparse_open_graph(sparse *w, int64_t length, const int *grid);
+void sparse_open_graph(sparse *w, const int *grid);
 /* The lists of a graph, as anybody makes them who has no lierne. */
 typedef struct lists {
     int64_t n;
@@ -91,6 +92,7 @@ void rows_add(const sparse *w, char *to, const char *from, const int64_t *rows, 
 extern const method_kind lierne_graph, petsc_graph, neighbor_mpi, direct_mpi, persistent_mpi,
     gather_mpi;
 extern const method_kind lierne_graph_shm, lierne_graph_window;
+extern const method_kind copies_hand; /* what bounds rows over windows */
 /* Of a halo. */
 extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
 /* Of both: each rank copies and adds as many rows, at the same places, from memory of its own and

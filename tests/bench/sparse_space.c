@@ -113,10 +113,10 @@ void lists_free(lists *g) {
     free(g->edges);
 }
 
-void sparse_open_graph(sparse *w, int64_t length, const int *grid) {
-    w->nrows = length * length * length;
-    find_owners(w, length, grid);
-    find_edges(w, length);
+void sparse_open_graph(sparse *w, const int *grid) {
+    w->nrows = w->length * w->length * w->length;
+    find_owners(w, w->length, grid);
+    find_edges(w, w->length);
     lists g = {0};
     sparse_find_ghosts(w, &g);
     w->nghosts = g.n;

@@ -48,6 +48,7 @@ static lierne_status plan_graph(lierne_plan **plan, lierne_context *context, con
     spec.max_inflight *= is(what, "more in flight") ? 2 : 1;
     spec.accumulate = is(what, "accumulates");
     spec.nedges = is(what, "edges -1") ? -1 : 2;
+    spec.nrows = is(what, "too many rows") ? (int64_t)INT32_MAX + 1 : is(what, "rows -1") ? -1 : n;
     spec.dtype = is(what, "dtype") ? (lierne_dtype)99 : LIERNE_DTYPE_F64;
     spec.dtype = is(what, "other dtype") ? LIERNE_DTYPE_I64 : spec.dtype;
     if (is(what, "wide")) {
@@ -179,6 +180,8 @@ static const deed deeds[] = {
     {plan_graph, "in flight", LIERNE_ERR_INVALID, 1},
     {plan_graph, "dtype", LIERNE_ERR_INVALID, 1},
     {plan_graph, "edges -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_graph, "rows -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_graph, "too many rows", LIERNE_ERR_COUNT_RANGE, 1},
     {plan_graph, "wide", LIERNE_ERR_COUNT_RANGE, 1},
     {plan_graph, "source", LIERNE_ERR_INDEX_RANGE, 1},
     {plan_graph, "source -1", LIERNE_ERR_INDEX_RANGE, 1},

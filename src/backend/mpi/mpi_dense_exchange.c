@@ -33,8 +33,12 @@ typedef struct exchange {
     int sink;             /* the rank whose words it receives, or -1 */
     int active;
     partner partners[LIERNE_MPI_FEW];
-    MPI_Request requests[REQUESTS];
+    MPI_Request requests[REQUESTS]; /* of each kind one per rank of the world */
 } exchange;
+
+static MPI_Request *request_of(exchange *x, int kind, int peer) {
+    return &x->requests[kind * x->state->world + peer];
+}
 
 static lierne_status check_started(exchange *x, int code, const char *what) {
     if (code != MPI_SUCCESS) {
@@ -55,11 +59,10 @@ static lierne_status send_words(exchange *x, int peer) {
         return LIERNE_OK;
     }
     int words = next_piece(x, m->count, p->sent);
-    LIERNE_TRY(
-        check_started(x,
-                      MPI_Isend(m->words + p->sent, words, MPI_INT64_T, peer, x->spec->tag,
-                                x->state->comm, &x->requests[WORDS_OUT * LIERNE_MPI_FEW + peer]),
-                      "MPI_Isend"));
+    LIERNE_TRY(check_started(x,
+                             MPI_Isend(m->words + p->sent, words, MPI_INT64_T, peer, x->spec->tag,
+                                       x->state->comm, request_of(x, WORDS_OUT, peer)),
+                             "MPI_Isend"));
     p->sent += (size_t)words;
     return LIERNE_OK;
 }
@@ -72,11 +75,11 @@ static lierne_status start(exchange *x, int peer) {
     memcpy(head + 1, m->reduce_in, (size_t)x->spec->words * sizeof *head);
     LIERNE_TRY(check_started(x,
                              MPI_Irecv(m->heads_in[peer], words, MPI_INT64_T, peer, x->spec->tag,
-                                       m->comm, &x->requests[HEAD_IN * LIERNE_MPI_FEW + peer]),
+                                       m->comm, request_of(x, HEAD_IN, peer)),
                              "MPI_Irecv"));
     LIERNE_TRY(check_started(x,
                              MPI_Isend(head, words, MPI_INT64_T, peer, x->spec->tag, m->comm,
-                                       &x->requests[HEAD_OUT * LIERNE_MPI_FEW + peer]),
+                                       request_of(x, HEAD_OUT, peer)),
                              "MPI_Isend"));
     return send_words(x, peer);
 }
@@ -84,7 +87,7 @@ static lierne_status start(exchange *x, int peer) {
 /* One rank at a time receives into the sink. */
 static lierne_status receive_words(exchange *x, int peer) {
     partner *p = &x->partners[peer];
-    MPI_Request *request = &x->requests[WORDS_IN * LIERNE_MPI_FEW + peer];
+    MPI_Request *request = request_of(x, WORDS_IN, peer);
     bool drops = p->index == NOWHERE;
     if (p->received == p->expected || *request != MPI_REQUEST_NULL || (drops && x->sink >= 0)) {
         return LIERNE_OK;
@@ -115,7 +118,7 @@ static void take_head(exchange *x, int peer) {
 }
 
 static lierne_status complete(exchange *x, int request) {
-    int kind = request / LIERNE_MPI_FEW, peer = request % LIERNE_MPI_FEW;
+    int kind = request / x->state->world, peer = request % x->state->world;
     x->active--;
     if (kind == WORDS_OUT) {
         return send_words(x, peer);
@@ -129,7 +132,7 @@ static lierne_status complete(exchange *x, int request) {
 
 static lierne_status step(exchange *x, bool *moved) {
     int n, done[REQUESTS];
-    int code = MPI_Testsome(REQUESTS, x->requests, &n, done, MPI_STATUSES_IGNORE);
+    int code = MPI_Testsome(KINDS * x->state->world, x->requests, &n, done, MPI_STATUSES_IGNORE);
     if (code != MPI_SUCCESS) {
         return lierne_mpi_failed(x->state, code, "MPI_Testsome");
     }
@@ -175,11 +178,11 @@ static lierne_status run_exchange(exchange *x) {
 }
 
 /* MPI may still read what is being sent and write what is being received. */
-static void abandon(const exchange *x) {
+static void abandon(exchange *x) {
     x->state->pending_buffers |= x->spec->nmessages > 0;
     for (int r = 0; r < x->state->world; r++) {
         const partner *p = &x->partners[r];
-        if (x->requests[WORDS_IN * LIERNE_MPI_FEW + r] != MPI_REQUEST_NULL && p->index != NOWHERE) {
+        if (*request_of(x, WORDS_IN, r) != MPI_REQUEST_NULL && p->index != NOWHERE) {
             x->spec->received->at[p->index].words = NULL;
         }
     }

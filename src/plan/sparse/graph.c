@@ -1,14 +1,18 @@
 /* The graph planner: from edges and owners to references.
  *
- * One pass over the edges checks them, marks the rows that are needed, a byte per row of the graph,
- * and writes the local row of each end that the rank owns, which is looked up by row. It does not
- * branch on whose a source is, but for a few edges together. Edges with other sources are few in
- * most graphs: they are listed, and get the rows of the ghosts once these have their places. Rows
- * of the graph are counted owner by owner, so that ghosts come in order of their owners without
- * being sorted. */
+ * Every rank has the owners of all rows, so that there are at most INT32_MAX: the table by which
+ * local rows are looked up is half as long then. One pass over the edges checks them, marks the
+ * rows that are needed, a byte per row of the graph, and writes the local row of each end that the
+ * rank owns, which is looked up by row. It does not branch on whose a source is, but for a few
+ * edges together. Edges with other sources are few in most graphs: they are listed, and get the
+ * rows of the ghosts once these have their places. Rows of the graph are counted owner by owner, so
+ * that ghosts come in order of their owners without being sorted. */
 #include "plan/sparse/sparse_saved_spec.h"
 
-#define EDGES 16 /* of one step: mostly, the rank owns the sources of all */
+#define EDGES  16 /* of one step: mostly, the rank owns the sources of all */
+#define ROWS   8  /* looked at together */
+#define PART   (1 << 20)
+#define NO_ROW INT32_MIN /* the place of a number outside of the graph */
 
 /* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
 enum { SEEN, PLACE, NEXT, RANK, ROW, ASCENDING };
@@ -19,9 +23,10 @@ typedef struct planning {
     const lierne_members *members;
     int64_t nowned;
     int64_t nneeded;
-    uint8_t *seen;  /* of each row of the graph, in eights: whether it is needed */
-    int64_t *place; /* of each row of the graph: the local row; without one, -1 - its owner's */
-    int64_t *next;  /* of each member: the ghost that its next needed row becomes */
+    int64_t npadded; /* entries of the next two: a power of two, at least the rows of the graph */
+    uint8_t *seen;   /* of each row: whether it is needed */
+    int32_t *place;  /* of each row: the local row; without one, -1 - its owner's */
+    int64_t *next;   /* of each member: the ghost that its next needed row becomes */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
     int64_t *ascending; /* needed rows, and space for one more */
@@ -31,10 +36,12 @@ typedef struct planning {
 
 static lierne_status check_spec(const planning *w) {
     const lierne_graph_spec *s = w->spec;
-    if (s->nrows < 0 || s->nedges < 0 || s->nedges > INT64_MAX / 16 || s->nrows > INT64_MAX / 16) {
+    if (s->nrows < 0 || s->nrows > INT32_MAX || s->nedges < 0 || s->nedges > INT64_MAX / 16) {
         return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
-                           "rank %d: nrows is %lld and nedges %lld, must be in 0 to %lld", w->rank,
-                           (long long)s->nrows, (long long)s->nedges, (long long)(INT64_MAX / 16));
+                           "rank %d: nrows is %lld, must be in 0 to %lld, and nedges %lld, in 0 to "
+                           "%lld",
+                           w->rank, (long long)s->nrows, (long long)INT32_MAX, (long long)s->nedges,
+                           (long long)(INT64_MAX / 16));
     }
     if (s->nrows > 0 && !s->owner) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: owner is NULL, must have %lld entries",
@@ -56,30 +63,61 @@ static lierne_status reject_owner(const planning *w, int64_t row) {
 
 static void count_owned(planning *w) {
     const int32_t *owner = w->spec->owner, rank = w->rank;
-    int64_t count = 0;
-    for (int64_t i = 0; i < w->spec->nrows; i++) {
-        count += owner[i] == rank;
+    const int64_t n = w->spec->nrows;
+    int64_t all = 0;
+    for (int64_t i = 0, end; i < n; i = end) {
+        int32_t count = 0; /* of a part: narrow, so that the compiler counts several at once */
+        end = n - i < PART ? n : i + PART;
+        for (; i < end; i++) {
+            count += owner[i] == rank;
+        }
+        all += count;
     }
-    w->nowned = count;
+    w->nowned = all;
 }
 
 /* Rows first to end - 1 of the graph are rows `row` on of a member. */
 static void number_run(const planning *w, int64_t first, int64_t end, int64_t row) {
-    int64_t *restrict owned = w->graph.owned, *restrict place = w->place;
+    int32_t *restrict place = w->place + first, at = (int32_t)row;
+    const int64_t n = end - first;
     if (w->spec->owner[first] != w->rank) {
-        for (int64_t i = first; i < end; i++) {
-            place[i] = -1 - (row + i - first);
+        for (int64_t i = 0; i < n; i++) {
+            place[i] = -1 - at - (int32_t)i;
         }
         return;
     }
-    for (int64_t i = first; i < end; i++) {
-        place[i] = row + i - first;
-        owned[row + i - first] = i;
+    int64_t *restrict owned = w->graph.owned + row;
+    for (int64_t i = 0; i < n; i++) {
+        place[i] = at + (int32_t)i;
+        owned[i] = first + i;
     }
 }
 
-/* A local row is the position of a row among the rows of its owner. Consecutive rows mostly have
- * the same owner. */
+static bool same_owner(const int32_t *owner, int32_t of) {
+    int32_t differs = 0;
+    for (int k = 0; k < ROWS; k++) {
+        differs |= owner[k] ^ of;
+    }
+    return differs == 0;
+}
+
+/* Consecutive rows mostly have the same owner. */
+static int64_t run_end(const int32_t *owner, int64_t first, int64_t n) {
+    const int32_t of = owner[first];
+    int64_t end = first + 1;
+    if (end < n && owner[end] != of) {
+        return end;
+    }
+    while (n - end >= ROWS && same_owner(owner + end, of)) {
+        end += ROWS;
+    }
+    while (end < n && owner[end] == of) {
+        end++;
+    }
+    return end;
+}
+
+/* A local row is the position of a row among the rows of its owner. */
 static lierne_status number_rows(planning *w) {
     const int32_t *owner = w->spec->owner;
     const int64_t n = w->spec->nrows;
@@ -88,10 +126,12 @@ static lierne_status number_rows(planning *w) {
         if (at < 0) {
             return reject_owner(w, i);
         }
-        for (end = i + 1; end < n && owner[end] == owner[i]; end++) {
-        }
+        end = run_end(owner, i, n);
         number_run(w, i, end, w->next[at]);
         w->next[at] += end - i;
+    }
+    for (int64_t i = n; i < w->npadded; i++) {
+        w->place[i] = NO_ROW;
     }
     return LIERNE_OK;
 }
@@ -115,10 +155,6 @@ static lierne_status reject_edge(const planning *w, int64_t e) {
                        "%d owns%s",
                        w->rank, (long long)e, (long long)target, (int)s->owner[target],
                        s->remote_targets ? " and no edge has as its source" : "");
-}
-
-static int64_t eights(const planning *w) {
-    return w->spec->nrows / 8 + 1;
 }
 
 static uint64_t seen_of(const planning *w, int64_t eight) {
@@ -151,16 +187,20 @@ static lierne_status reject_first_edge(const planning *w) {
 
 static void count_needed(planning *w) {
     w->nneeded = 0;
-    for (int64_t k = 0; k < eights(w); k++) {
+    for (int64_t k = 0; k < w->npadded / ROWS; k++) {
         w->nneeded += (int64_t)(seen_of(w, k) * 0x0101010101010101u >> 56);
     }
 }
 
 static void list_needed(const planning *w) {
-    for (int64_t k = 0, n = 0; k < eights(w); k++) {
-        for (int64_t i = 8 * k; seen_of(w, k) && i < 8 * k + 8; i++) {
-            w->ascending[n] = i;
-            n += w->seen[i];
+    int64_t *ascending = w->ascending;
+    for (int64_t k = 0; k < w->npadded / ROWS; k++) {
+        if (seen_of(w, k) == 0) {
+            continue;
+        }
+        for (int64_t i = ROWS * k; i < ROWS * k + ROWS; i++) {
+            *ascending = i;
+            ascending += w->seen[i];
         }
     }
 }
@@ -201,7 +241,7 @@ static void place_ghosts(planning *w) {
         w->rank_of_ghost[k] = last;
         w->row_of_ghost[k] = -1 - w->place[row];
         w->graph.ghosts[k] = row;
-        w->place[row] = w->nowned + k;
+        w->place[row] = (int32_t)(w->nowned + k);
     }
 }
 
@@ -227,18 +267,20 @@ static void split_edges(planning *w, int64_t first, int64_t n, bool owned) {
 }
 
 /* Local rows of both ends of n edges; rows of others are negative so far. Returns whether the edges
- * are right. */
-static bool localise_some(planning *w, int64_t first, int64_t n) {
+ * are right, but for sources outside of the graph that have an entry. */
+static inline bool localise_some(planning *w, int64_t first, int64_t n) {
     const int64_t *source = w->spec->source + first, *target = w->spec->target + first;
-    const int64_t *place = w->place;
-    const uint64_t nrows = (uint64_t)w->spec->nrows;
+    const int32_t *place = w->place;
     int64_t *restrict sources = w->graph.edge_source + first;
     int64_t *restrict targets = w->graph.edge_target + first;
-    int64_t source_signs = 0, target_signs = 0; /* negative if any row is */
+    int64_t source_signs = 0, target_signs = 0, bits = 0; /* signs: negative if any row is */
     for (int64_t k = 0; k < n; k++) {
-        if ((uint64_t)source[k] >= nrows || (uint64_t)target[k] >= nrows) {
-            return false;
-        }
+        bits |= source[k] | target[k];
+    }
+    if (bits & -w->npadded) {
+        return false;
+    }
+    for (int64_t k = 0; k < n; k++) {
         sources[k] = place[source[k]];
         targets[k] = place[target[k]];
         source_signs |= sources[k];
@@ -248,13 +290,24 @@ static bool localise_some(planning *w, int64_t first, int64_t n) {
     return target_signs >= 0 || w->spec->remote_targets;
 }
 
+static bool seen_outside(const planning *w) {
+    uint8_t seen = 0;
+    for (int64_t i = w->spec->nrows; i < w->npadded; i++) {
+        seen |= w->seen[i];
+    }
+    return seen;
+}
+
 static lierne_status localise_owned(planning *w) {
-    const int64_t n = w->spec->nedges;
-    memset(w->seen, 0, 8 * (size_t)eights(w));
-    for (int64_t e = 0; e < n; e += EDGES) {
-        if (!localise_some(w, e, n - e < EDGES ? n - e : EDGES)) {
+    const int64_t n = w->spec->nedges, whole = n - n % EDGES;
+    memset(w->seen, 0, (size_t)w->npadded);
+    for (int64_t e = 0; e < whole; e += EDGES) {
+        if (!localise_some(w, e, EDGES)) {
             return reject_first_edge(w);
         }
+    }
+    if ((whole < n && !localise_some(w, whole, n - whole)) || seen_outside(w)) {
+        return reject_first_edge(w);
     }
     w->graph.nedges = n;
     return LIERNE_OK;
@@ -308,11 +361,13 @@ static lierne_status reserve_lists(planning *w) {
 
 static lierne_status reserve_rows(planning *w) {
     lierne_workspace *workspace = &w->memory->work;
-    size_t n = (size_t)w->spec->nrows, members = (size_t)w->members->count;
+    size_t members = (size_t)w->members->count;
     LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, members, sizeof *w->next));
     memset(w->next, 0, members * sizeof *w->next);
-    LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, (size_t)eights(w), 8));
-    return lierne_workspace_take(workspace, PLACE, &w->place, n, sizeof *w->place);
+    for (w->npadded = 8; w->npadded < w->spec->nrows; w->npadded *= 2) {
+    }
+    LIERNE_TRY(lierne_workspace_take(workspace, SEEN, &w->seen, (size_t)w->npadded, 1));
+    return lierne_workspace_take(workspace, PLACE, &w->place, (size_t)w->npadded, sizeof *w->place);
 }
 
 static lierne_status prepare_graph(planning *w) {

@@ -77,7 +77,8 @@ static lierne_status check_references(const lierne_references_spec *p,
                            p->rank ? "row" : "rank");
     }
     for (int64_t k = 0; k < p->nghosts; k++) {
-        if (lierne_context_index(context, p->rank[k]) < 0) {
+        bool as_last = k > 0 && p->rank[k] == p->rank[k - 1];
+        if (!as_last && lierne_context_index(context, p->rank[k]) < 0) {
             char members[LIERNE_MEMBERS_TEXT];
             lierne_members_print(members, sizeof members, &context->members);
             return LIERNE_FAIL(LIERNE_ERR_PEER_RANGE,
@@ -136,13 +137,16 @@ static lierne_status prepare_sparse(planning *p) {
                : lierne_star_forest_sort(&saved->forest, references->rank, references->row);
 }
 
-static void list_fields(const lierne_star_forest_spec *s, lierne_plan_fields *fields) {
+/* The owners of a spec that was rejected may be fewer than it says, and are not read. */
+static void list_fields(const planning *p, lierne_plan_fields *fields) {
+    const lierne_star_forest_spec *s = p->spec;
+    bool reads = s->owner && p->status == LIERNE_OK;
     lierne_plan_fields_add(fields, "planning of rows", 0);
     lierne_spec_table_compare(&lierne_references_table, &s->references, fields);
     lierne_plan_fields_add(fields, "migration", s->migrates);
     lierne_plan_fields_add(fields, "nrows", s->nrows);
     lierne_plan_fields_add_list(fields, "owner", LIERNE_ITEM_I32, s->owner,
-                                s->owner ? (size_t)s->nrows : 0);
+                                reads ? (size_t)s->nrows : 0);
 }
 
 /* Messages with the rows needed of each owner, or with those that each receiver will get; they
@@ -179,7 +183,7 @@ static lierne_status take_requests(lierne_star_forest *f, const lierne_control_m
     for (size_t i = 0; i < messages->count; i++) {
         n += (int64_t)messages->at[i].count;
     }
-    LIERNE_TRY(lierne_alloc(&f->sent, (size_t)n, sizeof *f->sent));
+    LIERNE_TRY(lierne_alloc_unset(&f->sent, (size_t)n, sizeof *f->sent));
     for (size_t i = 0; i < messages->count; i++) {
         const lierne_control_message *message = &messages->at[i];
         LIERNE_TRY(check_message(f, message));
@@ -206,7 +210,7 @@ static lierne_status exchange_rows(planning *p) {
     lierne_star_forest *f = p->saved ? &p->saved->forest : NULL;
     lierne_plan_fields fields = {0};
     lierne_status memory;
-    list_fields(p->spec, &fields);
+    list_fields(p, &fields);
     if (p->status == LIERNE_OK) {
         note(p, write_messages(f, &messages));
     } else {

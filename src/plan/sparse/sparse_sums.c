@@ -272,7 +272,19 @@ static lierne_status reserve_table(table *t, int64_t n) {
     return lierne_alloc_unset(&t->lists, most + 1, sizeof *t->lists);
 }
 
+/* Whether to and from are lists as add_class takes them: distinct rows, and their contributions. */
+static bool is_class(const int64_t *to, const int64_t *from, int64_t n) {
+    int64_t k = 1;
+    while (k < n && to[k] > to[k - 1]) {
+        k++;
+    }
+    return n > 0 && from == to + n && k == n;
+}
+
 static lierne_status fill_table(table *t, const int64_t *to, const int64_t *from, int64_t n) {
+    if (t->sums->rest == LIERNE_REST_NONE && is_class(to, from, n)) {
+        return add_class(t, to, n, 1);
+    }
     LIERNE_TRY(reserve_table(t, n));
     LIERNE_TRY(t->seen ? mark_seen(t, to, n) : mark_sorted(t, to, n));
     LIERNE_TRY(add_ones(t, to, from, n));
