@@ -36,7 +36,8 @@
  * ranks, dtype, max_inflight), COUNT_RANGE (a negative count, or one of which n times the bytes do
  * not fit in 64 bits), MISMATCH (ranks gave different specs: the message names the first field or
  * entry that differs, and both values), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. An execution's
- * in and out must not overlap. Thread safety is that of the context. */
+ * in and out must not overlap; out == in is allowed for an all-reduce. Thread safety is that of the
+ * context. */
 #ifndef LIERNE_COLLECTIVE_H
 #define LIERNE_COLLECTIVE_H
 

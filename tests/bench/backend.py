@@ -1,6 +1,8 @@
-"""The backend of torch.distributed beside gloo: medians of collectives, in turns, and their ratio. In the same turns all
-ranks copy half as many bytes as a rank must read and write at least. That is the bound of memory: gloo's time over
-it is the most that a ratio can be once no cache holds the data.
+"""The backend of torch.distributed beside gloo: the time of a call, of the slowest rank, and their ratio. A turn makes
+as many calls one after another as take gloo about 4 ms, at least one, and counts its time over them; gloo and lierne
+take turns, and the median turn counts. In the same turns all ranks copy half as many bytes as a rank must read and
+write at least. That is the bound of memory: gloo's time over it is the most that a ratio can be once no cache holds
+the data.
 Usage: torchrun --nproc-per-node N tests/bench/backend.py [ROUNDS [MEBIBYTES,...]]"""
 import functools
 import statistics
@@ -12,6 +14,7 @@ import torch.distributed as dist
 
 import lierne.torch.backend
 
+TURN = 20e-3  # seconds
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 21
 SIZES = [1 << 10, 8 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20]
 if len(sys.argv) > 2:
@@ -19,9 +22,10 @@ if len(sys.argv) > 2:
 
 
 def calls(nbytes):
-    """(this rank's data, method -> collective -> a call on so many bytes of it)"""
+    """method -> collective -> a call on so many bytes"""
     n, count = dist.get_world_size(), nbytes // 4 // dist.get_world_size() * dist.get_world_size()
-    data, part, out = torch.randn(count), torch.randn(count // n), torch.empty(count)
+    # Zeros: their sum over many calls stays what it is.
+    data, part, out = (torch.empty(size).fill_(0) for size in (count, count // n, count))
 
     def of(group):
         return {"all_reduce": lambda: dist.all_reduce(data, group=group),
@@ -35,33 +39,36 @@ def calls(nbytes):
     for what, times in moved.items():
         source, target = (torch.empty(int(count * times / 2)).fill_(1) for _ in range(2))
         bounds[what] = functools.partial(target.copy_, source)
-    return data, {"gloo": of(dist.group.WORLD), "lierne": of(OWN), "bound": bounds}
+    return {"gloo": of(dist.group.WORLD), "lierne": of(OWN), "bound": bounds}
 
 
-def seconds(call):
+def seconds(call, times):
+    """Of a call, where so many run one after another."""
+    dist.barrier()
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - start) / times
 
 
 def slowest(values):
-    """Of each call, the time of the rank that took longest."""
+    """Of each value, that of the rank where it is largest."""
     all_of_ranks = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(all_of_ranks, dist.ReduceOp.MAX)
     return all_of_ranks.tolist()
 
 
-def measure(data, table, what, rounds):
-    """method -> median of its calls, in microseconds"""
-    times = {name: [] for name in table}
-    for i in range(rounds + 2):
-        for name, its in table.items():
-            data.fill_(1)  # an all-reduce would reach infinity
-            dist.barrier()
-            taken = seconds(its[what])
-            if i >= 2:
-                times[name].append(taken)
-    return {name: 1e6 * statistics.median(slowest(t)) for name, t in times.items()}
+def number(call, least):
+    """How many calls fill a turn: as many on every rank."""
+    seconds(call, 2)  # a first call plans
+    return max(least, int(TURN / slowest([seconds(call, 5)])[0]))
+
+
+def measure(table, what, rounds, least):
+    """method -> median of its turns, in microseconds"""
+    methods = [(its[what], number(its[what], least)) for its in table.values()]
+    taken = [[seconds(*method) for method in methods] for _ in range(rounds)]
+    return {name: 1e6 * statistics.median(slowest(t)) for name, t in zip(table, zip(*taken))}
 
 
 def main():
@@ -69,9 +76,9 @@ def main():
     if first:
         print("ranks,collective,bytes,gloo us,lierne us,bound us,ratio,most")
     for nbytes in SIZES:
-        data, table = calls(nbytes)
+        table = calls(nbytes)
         for what in table["gloo"]:
-            found = measure(data, table, what, ROUNDS if nbytes < 8 << 20 else ROUNDS // 3)
+            found = measure(table, what, *((ROUNDS, 5) if nbytes < 8 << 20 else (max(3, ROUNDS // 3), 1)))
             if first:
                 print(dist.get_world_size(), what, nbytes, *(f"{found[name]:.0f}" for name in table),
                       f"{found['gloo'] / found['lierne']:.2f}", f"{found['gloo'] / found['bound']:.2f}", sep=",", flush=True)

@@ -268,12 +268,13 @@ static void prepare(collective_run *run, const collective_case *c, int rank,
     *run =
         (collective_run){c, place, direction, forward ? x : y, forward ? y : x, NULL, NULL, NULL};
     run->in = malloc((size_t)run->nin * size + 1);
-    run->out = malloc((size_t)run->nout * size + 1);
+    run->out = c->in_place ? run->in : malloc((size_t)run->nout * size + 1);
     for (int64_t e = 0; e < run->nin; e++) {
         number_put(c->dtype, run->in, e,
                    (forward ? collective_case_x : collective_case_y)(c, place, e));
     }
-    memset(run->out, 0xa5, (size_t)run->nout * size + 1);
+    size_t kept = c->in_place ? (size_t)run->nout * size : 0;
+    memset(run->out + kept, 0xa5, (size_t)run->nout * size + 1 - kept);
 }
 
 lierne_status collective_run_start(collective_run *run, const collective_case *c, lierne_plan *plan,
@@ -305,8 +306,8 @@ lierne_status collective_run_end(collective_run *run, int64_t *wrong) {
         *wrong += memcmp(run->out + (size_t)e * size, wanted, size) != 0;
     }
     *wrong += run->out[(size_t)run->nout * size] != 0xa5;
+    free(c->in_place ? NULL : run->out);
     free(run->in);
-    free(run->out);
     return status;
 }
 
@@ -315,9 +316,9 @@ const char *collective_case_text(const collective_case *c) {
                                         "broadcast",  "all_to_all",     "barrier"};
     static const char *const reductions[] = {"sum", "max", "min", "prod", "avg"};
     static _Thread_local char text[128];
-    snprintf(text, sizeof text, "%s %s %s, %d ranks%s, %s, count %lld, algorithm %d, root %d",
+    snprintf(text, sizeof text, "%s %s %s, %d ranks%s, %s, count %lld, algorithm %d, root %d%s",
              kinds[c->kind], lierne_dtype_name(c->dtype), reductions[c->reduction], c->n,
              c->ranks ? " of a list" : "", c->even ? "even" : "uneven", (long long)c->counts[0],
-             (int)c->algorithm, c->root);
+             (int)c->algorithm, c->root, c->in_place ? ", in place" : "");
     return text;
 }

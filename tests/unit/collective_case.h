@@ -31,6 +31,7 @@ typedef struct collective_case {
     lierne_collective_algorithm algorithm;
     int root;      /* a place */
     int max_peers; /* of an all-to-all */
+    bool in_place; /* runs of an all-reduce: out is in */
 } collective_case;
 
 /* Fills counts and pairs: of each rank, or of each pair of them, base elements where even, else

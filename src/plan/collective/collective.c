@@ -73,6 +73,7 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_team *tea
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->group = spec->group;
+    parts->in_place = spec->kind == LIERNE_ALL_REDUCE; /* every element stays where it is */
     parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         algorithm_of(spec);
     parts->no_adjoint = reason_without_adjoint(spec);
