@@ -157,11 +157,12 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
  * in and out are this rank's buffers; either may be NULL if it has no elements; out may also be
  * NULL if lierne_plan_get_alias gives an offset, and must be NULL if the plan owns the output
  * (lierne_sharing). They must not overlap; out == in is allowed for all-reduces
- * (lierne/collective.h) and plans with one combined buffer (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in
- * flight; this rank started nothing and may call again); MISMATCH (only where the context checks:
- * ranks called differently); NO_MEMORY (transports that need memory per message: sim, and MPI above
- * 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the
- * context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
+ * (lierne/collective.h) and plans with one combined buffer (lierne/sparse.h, lierne/halo.h).
+ * Errors: INVALID (arguments); BUSY (max_inflight requests are in flight; this rank started nothing
+ * and may call again); MISMATCH (only where the context checks: ranks called differently);
+ * NO_MEMORY (transports that need memory per message: sim, and MPI above 1 GiB per message);
+ * TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the context is dead, and in
+ * and out stay borrowed until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_plan_forward(lierne_plan *plan, void *out, const void *in,
                                              void *stream);
 /* Computes out = F* in, the exact adjoint. Otherwise as lierne_plan_forward; INVALID also for a

@@ -81,7 +81,7 @@ def main():
             found = measure(table, what, *((ROUNDS, 5) if nbytes < 8 << 20 else (max(3, ROUNDS // 3), 1)))
             if first:
                 print(dist.get_world_size(), what, nbytes, *(f"{found[name]:.0f}" for name in table),
-                      f"{found['gloo'] / found['lierne']:.2f}", f"{found['gloo'] / found['bound']:.2f}", sep=",", flush=True)
+                      *(f"{found['gloo'] / found[other]:.2f}" for other in ("lierne", "bound")), sep=",", flush=True)
     dist.destroy_process_group()
 
 

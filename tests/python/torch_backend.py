@@ -88,9 +88,9 @@ def more_reductions():
     out = torch.zeros(2, dtype=torch.complex64)
     dist.reduce_scatter_tensor(out, halves, group=group())
     assert out.tolist() == [world() * (1 + 1j)] * 2
-    long = torch.arange((3 << 20) + 6, dtype=torch.int32)[1:] * (rank() + 1)  # in parts, the last one short
+    long = torch.arange((4 << 20) + 6, dtype=torch.int32)[1:] * (rank() + 1)  # in parts, the last one short
     dist.all_reduce(long, group=group())
-    assert torch.equal(long, torch.arange(1, (3 << 20) + 6, dtype=torch.int32) * sum(range(world() + 1)))
+    assert torch.equal(long, torch.arange(1, (4 << 20) + 6, dtype=torch.int32) * sum(range(world() + 1)))
     crossed = torch.arange(6.).reshape(2, 3).t()  # not contiguous
     dist.all_reduce(crossed, group=group())
     same(crossed, torch.arange(6.).reshape(2, 3).t() * world())

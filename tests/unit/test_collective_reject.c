@@ -63,6 +63,27 @@ Test(collective_reject, a_fault_is_named) {
     }
 }
 
+Test(collective_reject, in_place_but_all_reduces) {
+    const lierne_all_gather_spec gather = all_gather_of(2, LIERNE_DTYPE_I32);
+    const lierne_all_reduce_spec reduce =
+        all_reduce_of(2, LIERNE_DTYPE_I32, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
+    lierne_context *context;
+    lierne_plan *plans[2];
+    int32_t data[3] = {3, 5, 7};
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_plan_create_all_gather(&plans[0], context, &gather));
+    assert_ok(lierne_plan_create_all_reduce(&plans[1], context, &reduce));
+    cr_expect_eq(lierne_plan_forward(plans[0], data, data, NULL), LIERNE_ERR_INVALID);
+    expect_says("in and out overlap");
+    cr_expect_eq(lierne_plan_forward(plans[1], data, data + 1, NULL), LIERNE_ERR_INVALID);
+    expect_says("in and out overlap");
+    assert_ok(lierne_plan_forward(plans[1], data, data, NULL));
+    cr_expect(data[0] == 3 && data[1] == 5);
+    lierne_plan_destroy(plans[0]);
+    lierne_plan_destroy(plans[1]);
+    assert_ok(lierne_context_destroy(context));
+}
+
 Test(collective_reject, without_a_context_or_a_place_for_the_plan) {
     const lierne_barrier_spec barrier = {.size = sizeof barrier};
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange, .dtype = LIERNE_DTYPE_F64};

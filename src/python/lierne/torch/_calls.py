@@ -15,7 +15,8 @@ from lierne._library import ffi, lib
 from lierne.torch._store import StoreCalls
 
 PLANS = 64  # of one endpoint, those last used
-PART, PARTS = 1 << 20, 8  # bytes per rank, and for how many ranks, of what is moved at once: about a core's cache
+PART = 16 << 20  # bytes that are reduced at once: a plan keeps about as much memory
+ONE_SHOT = 256 << 10  # bytes that a rank reads of others before two shots are faster
 
 
 class Pending(Work):
@@ -152,7 +153,7 @@ class Endpoint:
         if rank == 0:
             store.set("name", uuid.uuid4().hex)
         name = "lierne/" + store.get("name").decode()
-        self._most = PART * min(nranks, PARTS)
+        self._most, self._one_shot = PART, ONE_SHOT // max(nranks - 1, 1)
         if len(set(hosts)) == 1:
             self.context = lierne.Context.node(rank, nranks, name, **options)
         else:
@@ -160,7 +161,6 @@ class Endpoint:
             self._most = sys.maxsize  # a call over the store takes longer than its bytes
             self.context = lierne.Context.oob(rank, nranks, StoreCalls(store, rank, nranks), nodes=nodes, **options)
         self.line, self._plans = Line(name), collections.OrderedDict()
-        self._scratch, self._part = None, (None, None)  # memory, and what the last call had of it
 
     def plan(self, planner, key, *arguments, **options):
         """The plan of a planner with these arguments. key: what all ranks know of them; None: all of them."""
@@ -176,34 +176,20 @@ class Endpoint:
         """out: None of a rank whose output is its input."""
         if out is not None and _overlap(out, data):  # as c10d allows where a part is the whole's
             data = data.clone()
+        self._forward(plan, out, data)
+
+    def _forward(self, plan, out, data):
         self.context._call(lib.lierne_plan_forward, plan._alive(), _address(out), _address(data), ffi.NULL)
 
-    def in_parts(self, flat, plan_of):
-        """Executes plans of equally many elements in and out on parts of a tensor, whose results they become. Each is
-        copied into memory that the other ranks read in place, and its result is written while it is in the cache."""
+    def reduce(self, flat, reduction):
+        """Reduces a tensor of all ranks in place, a long one in parts."""
         count, most = flat.numel(), self._most // flat.element_size()
         for first in range(0, count, most):
             part = flat if count <= most else flat[first:first + most]
-            data = self.scratch(part, part.numel())
-            data.copy_(part)
-            self.execute(plan_of(part.numel()), part, data)
-
-    def scratch(self, like, count):
-        """Memory for count elements, which ranks of the node read in place, until the next call of the line."""
-        key = count, like.dtype
-        if self._part[0] == key:
-            return self._part[1]
-        nbytes = count * like.element_size()
-        if self._scratch is None or self._scratch.numel() < nbytes:
-            self._scratch = self._shown(1 << (nbytes - 1).bit_length())
-        self._part = key, self._scratch[:nbytes].view(like.dtype)
-        return self._part[1]
-
-    def _shown(self, nbytes):
-        """Memory that ends with the context: a traceback of a call that failed must not keep it, as it does an array."""
-        out = ffi.new("void **")
-        self.context._call_at_once(lib.lierne_context_alloc, out, self.context._handle, nbytes)
-        return torch.frombuffer(ffi.buffer(out[0], nbytes), dtype=torch.uint8)
+            length = part.numel()
+            shots = "one_shot" if length * flat.element_size() <= self._one_shot else "two_shot"
+            plan = self.plan(lierne.all_reduce, None, length, flat.dtype, None, reduction, shots)
+            self._forward(plan, part, part)
 
     def close(self):
         self.line.close()

@@ -144,8 +144,7 @@ class LierneBackend(Backend):
         if op in _BITWISE:
             return _store(tensor, self._fold(_flat(tensor), op))
         flat, reduction = _reducible(tensor, op)
-        self._group.in_parts(flat, lambda count: self._group.plan(lierne.all_reduce, None, count, flat.dtype,
-                                                                  reduction=reduction))
+        self._group.reduce(flat, reduction)
         _store(tensor, flat)
 
     def _fold(self, flat, op):
