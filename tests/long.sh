@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # long.sh BUILD: what takes too long for make check: all random cases on streams, all device programs on the
-# emulated device, collectives 10,000 times, 1,200 hangs, 1,300 deaths of ranks,
+# emulated device, collectives 10,000 times, 1,200 hangs, 2,000 deaths of ranks,
 # 100,000 steps of samples, 20,000 pairs of layouts, 2,000 tensor sets, 4,000 with boxes, 10,000 steps of deltas with faults,
 # 100,000 dense halos, 20,000 packings and packed bridges, 2,000 sequences of 20 updates, and a long run: 1,000 contexts,
 # 10,000 plans and 10 million calls that leave nothing. MPIRUN: empty where there is no MPI. Ends with the first that fails.
@@ -11,7 +11,7 @@ bash tests/cli/test_transports.sh "$build" long
 bash tests/cli/test_emulator.sh "$build" long
 "$build/tests/hang/sim" 0 1000
 "$build/tests/node/shrink" 0 1000
-[ -z "$mpirun" ] || bash tests/cli/test_death.sh "$build" 300
+[ -z "$mpirun" ] || bash tests/cli/test_death.sh "$build" 1000
 LIERNE_SEEDS=5000 "$build/unit" --filter 'samples/random_steps'
 LIERNE_SEEDS=20000 "$build/unit" --filter 'bridge_general/random_*'
 LIERNE_TEST_PEERS=1 LIERNE_SEEDS=6000 "$build/unit" --filter 'bridge_general/random_*'

@@ -88,7 +88,7 @@ late() { # late ARGUMENT...
 
 # Ranks that are left after one or two were killed go on in a smaller context: tests/mpi/shrink.c.
 shrink() { # shrink NUMBER
-    local d=$dir/shrink.$1 n=$((3 + RANDOM % 5)) first second at r left=LIERNE_OK launcher others=() victims
+    local d=$dir/shrink.$1 n=$((3 + RANDOM % 5)) first second at r left=LIERNE_OK launcher others=() pids=() victims
     first=$((RANDOM % n)) second=$((RANDOM % n)) at=$((1 + RANDOM))
     [ $n != 3 ] || second=$first # two must be left
     victims="$first $at"
@@ -99,11 +99,17 @@ shrink() { # shrink NUMBER
     OMPI_MCA_orte_tmpdir_base=$d timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n $n "$build/tests/mpi/shrink" "$d" $victims >"$d/log" 2>&1 &
     launcher=$!
     for ((r = 0; r < n; r++)); do
+        pids+=("$d/pid.$r")
         if [ $r != $first ] && [ $r != $second ]; then
             others+=("$d/end.$r")
             left="$left $r"
         fi
     done
+    if ! wait_for 30 "${pids[@]}"; then
+        no "shrink $1: the ranks did not start: $(tail -n 3 "$d/log")"
+        kill -KILL $launcher 2>/dev/null
+        return
+    fi
     wait_for 30 "${others[@]}"
     verdict $? "shrink $1: of $n ranks, killed $victims, some have no end: $(ls "$d"): $(tail -n 3 "$d/log")"
     for r in "${others[@]}"; do
