@@ -12,8 +12,8 @@ import sys
 
 # In the order in which a reader may want them; the first one is the package.
 MODULES = ["lierne", "lierne.errors", "lierne.hangs", "lierne.oob", "lierne.schedules", "lierne.torch",
-           "lierne.torch.backend", "lierne.torch.compat", "lierne.torch.deepmd", "lierne.torch.fairchem",
-           "lierne.torch.fx",
+           "lierne.torch.backend", "lierne.torch.checkpoint", "lierne.torch.compat", "lierne.torch.deepmd",
+           "lierne.torch.dtensor", "lierne.torch.fairchem", "lierne.torch.fx", "lierne.torch.schedules",
            "lierne.megatron"]
 NAME = re.compile(r"\b(lierne_\w+|LIERNE_\w+)\b(?!\.)")
 

@@ -72,8 +72,8 @@ links() { # links FILE...: those that lead nowhere
         file=${link%%:*}
         link=${link#*:](}
         case $(realpath -m "$(dirname "$file")/$link") in
-        "$PWD"/*.md | "$PWD"/docs/* | "$PWD"/examples/* | "$PWD"/grids/* | "$PWD"/include/* | "$PWD"/tests/structures/* | "$PWD"/examples)
-            [ -e "$(dirname "$file")/$link" ] || echo "$file: $link is not there" ;;
+        "$PWD"/*.md | "$PWD"/docs/* | "$PWD"/examples/* | "$PWD"/grids/* | "$PWD"/include/* | "$PWD"/tests/structures/*)
+            [ -f "$(dirname "$file")/$link" ] || echo "$file: $link is no file" ;;
         "$PWD"/*) echo "$file: $link is not on the site" ;;
         *) echo "$file: $link is outside" ;;
         esac
@@ -146,6 +146,8 @@ listed = next(n.value for n in ast.parse(open("src/python/lierne/__init__.py").r
               if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")
 modules = {"errors", "hangs", "schedules", "Error"}
 print(*(set(exported) - set(c)), *(set(ast.literal_eval(listed)) - set(titles) - modules))
+named = set(re.findall(r"\blierne\.torch\.[a-z_]+", "".join(open(p).read() for p in glob.glob("docs/*.md"))))
+print(*(m for m in named if os.path.exists(f"src/python/{m.replace('.', '/')}.py") and m + ".md" not in pages))
 print(*{(p, a) for text in pages.values() for p, a in re.findall(r"\]\(([\w.]+\.md)#(\w+)\)", text)} - anchors)
 print(*(f for text in pages.values() for f in re.findall(r"\]\(\.\./(docs/[\w-]+\.md)\)", text) if not os.path.exists(f)))
 print(*(page for page in pages if f"reference/{page}\n" not in open(sys.argv[1] + "/mkdocs.yml").read()))
