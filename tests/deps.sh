@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the missing packages that building and testing need, and names them; then makes $B/venv for the
-# Python tests (venv.sh). Arguments: further commands, whose packages mostly have their names.
+# Python tests (venv.sh). Arguments: further commands, whose packages mostly have their names; demo, deb or
+# mkdocs alone: only what the demo, Debian's packages or the site need.
 # MPI=0: without MPI. DEPS=0: only names what is missing, and fails if something is but Python's modules. deps.sh demo fails
 # then only if the demo cannot do without it: the compiler, make and cJSON. It needs no Python.
 set -eu
@@ -37,44 +38,57 @@ install() { # install PACKAGE...
     fi
     rm -f "$log"
 }
-need make make
-need cc gcc
-need g++ g++ # the public headers are tested from C++ too
-need pkg-config pkg-config
-[ "${MPI:-}" = 0 ] || {
-    need mpicc libopenmpi-dev
-    need mpirun openmpi-bin
-}
-need git git
-for command in "$@"; do
-    case $command in
-    demo) ;;
-    deb) debian_build && need lintian lintian ;;
-    ensurepip) module ensurepip python3-venv ;;
-    *) need "$command" "$command" ;;
-    esac
-done
-if command -v cc >/dev/null 2>&1; then
-    header cjson/cJSON.h libcjson-dev
-    header xxhash.h libxxhash-dev # inlined: nothing links it
+tested() { # what tests need beside the demo
+    need g++ g++ # the public headers are tested from C++ too
+    need git git
     header criterion/criterion.h libcriterion-dev
-    header math.h libc6-dev
-else
-    missing="$missing libc6-dev libcjson-dev libxxhash-dev libcriterion-dev"
-fi
-venv=made
-if [ "${1:-}" != demo ] && ! sh tests/venv.sh "$B" here; then
+    sh tests/venv.sh "$B" here && return
     venv=
     module cffi python3-cffi
     module jsonschema python3-jsonschema
     module numpy python3-numpy
-fi
+}
+built() { # what the libraries and the command need, and the demo
+    need make make
+    need cc gcc
+    need pkg-config pkg-config
+    [ "${MPI:-}" = 0 ] || {
+        need mpicc libopenmpi-dev
+        need mpirun openmpi-bin
+    }
+    header cjson/cJSON.h libcjson-dev
+    header xxhash.h libxxhash-dev # inlined: nothing links it
+    header math.h libc6-dev
+}
+venv=made
+case "${1:-}" in
+demo) built ;;
+deb)
+    need git git
+    debian_build
+    need lintian lintian
+    ;;
+mkdocs) # the site compiles nothing
+    need git git
+    need mkdocs mkdocs
+    ;;
+*)
+    built
+    tested
+    ;;
+esac
+for command in "$@"; do
+    case $command in
+    demo | deb | mkdocs) ;;
+    ensurepip) module ensurepip python3-venv ;;
+    *) need "$command" "$command" ;;
+    esac
+done
 if [ "${DEPS:-1}" = 0 ]; then
     [ -z "$missing$python" ] || echo "missing packages:$missing$python (not installed: DEPS=0)" >&2
     for package in $missing; do
         case "${1:-} $package" in
-        'demo g++' | 'demo pkg-config' | 'demo libopenmpi-dev' | 'demo openmpi-bin' | 'demo git' | \
-            'demo libcriterion-dev') ;;
+        'demo pkg-config' | 'demo libopenmpi-dev' | 'demo openmpi-bin') ;;
         *) exit 1 ;;
         esac
     done

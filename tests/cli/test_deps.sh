@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The interpreter of the Python tests (tests/venv.sh): one that has all modules, over one of this machine or
-# from PyPI; and Debian's packages that make deb needs. The interpreters here are played: files that know
+# from PyPI; and Debian's packages that targets need. The interpreters here are played: files that know
 # which modules they have. $1: not used.
 set -u
 . "$(dirname "$0")/../verdict.sh"
@@ -64,6 +64,15 @@ grep -qx "no interpreter has all of cffi jsonschema numpy: install them for one,
 verdict $? "the remedy: $(cat "$work/err")"
 PYTHON=$work/whole sh tests/venv.sh "$work/named" here "$work/half" && [ ! -e "$work/named" ]
 verdict $? "PYTHON that has all is taken as it is"
+
+# A machine with nothing: a target asks for what it needs and no more.
+asks() { # asks TARGET PACKAGE...
+    got=$(PATH=$work/none DEPS=0 B=$work/named /bin/sh tests/deps.sh "$1" 2>&1)
+    [ $? = 1 ] && [ "$got" = "missing packages: ${*:2} (not installed: DEPS=0)" ]
+    verdict $? "what make needs for $1: $got"
+}
+asks demo make gcc pkg-config libopenmpi-dev openmpi-bin libcjson-dev libxxhash-dev libc6-dev
+asks mkdocs git mkdocs
 
 # make deb: a python3 in front of Debian's that has cffi is not Debian's python3-cffi.
 mkdir "$work/bin"
