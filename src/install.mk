@@ -48,7 +48,7 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	-e 's|@CJSON@|$(strip $(CJSON))|' -e "s|@INCLUDE@|$$(realpath -m --relative-to='$(cmakedir)' '$(includedir)')|" \
 	src/$(file).in >$(DESTDIR)$(cmakedir)/$(file) &&) :
 	@$(if $(DESTDIR),:,echo "installed below $(PREFIX); if tools do not look there: export \
-	PKG_CONFIG_PATH=$(pkgconfigdir) LD_LIBRARY_PATH=$(libdir), or run ldconfig" | tr -s '\t ' ' ')
+	PATH=$(bindir):\$$PATH PKG_CONFIG_PATH=$(pkgconfigdir) LD_LIBRARY_PATH=$(libdir), or run ldconfig" | tr -s '\t ' ' ')
 
 uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))

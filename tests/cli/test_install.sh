@@ -198,8 +198,9 @@ if command -v cmake >/dev/null && command -v g++ >/dev/null; then
         mkdir "$work/manual"
         sed -n '/^```cmake$/,/^```$/{/^```/d;p}' docs/install.md >"$work/manual/CMakeLists.txt"
         cp tests/cli/consumer_mpi.c "$work/manual/program.c"
-        cmake -S "$work/manual" -B "$work/manual/build" "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1 &&
-            cmake --build "$work/manual/build" >>"$work/log" 2>&1
+        ln -s moved "$work/opt"
+        (HOME=$work && eval "$(grep '^export PATH=$HOME/opt/bin:' docs/install.md)" &&
+            cmake -S "$work/manual" -B "$work/manual/build" && cmake --build "$work/manual/build") >"$work/log" 2>&1
         verdict $? "the CMake lines of docs/install.md: $(tail -n 5 "$work/log")"
     fi
     for name in c cxx; do
