@@ -7,7 +7,7 @@ build=$(cd "${1:?usage: sdist.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 stage=$build/sdist
-"$python" -c 'import build' 2>/dev/null || {
+"$python" -m build --version >/dev/null 2>&1 || { # import build finds the folder build/
     echo "make sdist: $python has no package build: install it ($python -m pip install build)," \
         "or name another interpreter: make sdist PYTHON=..." >&2
     exit 1

@@ -54,6 +54,12 @@ verdict $? "no pip: $got"
 ! wheel 65.5 nocffi && short "has no cffi" "PYTHON="
 verdict $? "no cffi: $got"
 
+# The folder build/ is no package build.
+printf '#!/bin/sh\nexec "%s" -S "$@"\n' "$real" >"$work/bare"
+chmod +x "$work/bare"
+! got=$(PYTHON=$work/bare make -s sdist "B=$build" 2>&1) && short "has no package build" "PYTHON="
+verdict $? "no package build: $got"
+
 if got=$(PIP_NO_INDEX=1 PYTHON=$real make -s wheel "B=$build" 2>&1); then
     listed=$("$real" -m zipfile -l "$build"/dist/*.whl)
     [[ $listed == *lierne/_binding.py* && $listed == *lierne/lib/liblierne.so.0* ]]
