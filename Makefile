@@ -126,8 +126,8 @@ JOBS     = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 DEPS_SH  = @DEPS=$(DEPS) B=$(B) MPI=$(MPI) sh tests/deps.sh
 # announce NAME,OBJECTS: what a first build compiles.
 missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
-announce = @[ $(call missing,$(2)) = 0 ] || \
-	echo "building $(1) in $(B): $(call missing,$(2)) files to compile, which takes minutes where cores are few"
+announce = @[ $(call missing,$(2)) = 0 ] || echo "building $(1) in $(B): $(call missing,$(2)) files; with few cores, minutes"; \
+	command -v $(firstword $(CC)) >/dev/null || ! echo "no compiler $(firstword $(CC)): make deps installs one" >&2
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
 	check-torch clean deb demo deps format fuzz golden help hooks install manylinux model mutants pictures prove python \
 	release sanitize scale sdist site t tests torch uninstall wheel always
