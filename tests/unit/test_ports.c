@@ -1,6 +1,7 @@
 /* Ports of ranks of several nodes: whether a rank is reached, and who is not heard. */
 #include "runtime/control/ports.h"
 #include "runtime/control/reach.h"
+#include "runtime/control/remote.h"
 
 #include <criterion/criterion.h>
 
@@ -159,4 +160,100 @@ Test(ports, addresses_are_numeric_and_of_this_host) {
         close(connect_to(&own));
     }
     lierne_ports_close(&ports);
+}
+
+typedef enum ending { CONFIRMS, FAILS, CLOSES, ENDINGS } ending;
+
+typedef struct survivor {
+    part *part;
+    ending last; /* of the last rank */
+    lierne_status connected, outcome;
+} survivor;
+
+static void close_all(int *sockets) {
+    for (int r = 0; r < RANKS; r++) {
+        close(sockets[r]);
+    }
+}
+
+/* As rank 2, which the others connect to and from which they hear nothing. */
+static void connect_silently(const lierne_survivors *s, int *sockets) {
+    lierne_reach reach = {.listener = s->ports->listener,
+                          .addresses = s->ports->addresses,
+                          .rank = s->rank,
+                          .world = RANKS,
+                          .purpose = (uint64_t)s->attempt};
+    cr_assert_eq(lierne_reach_open(&reach), LIERNE_OK);
+    for (int r = 0; r < s->rank; r++) {
+        char byte;
+        reach.peers[r].to = true;
+        for (int i = 0; i < 1000 && !lierne_reach_done(&reach, r); i++) {
+            cr_assert_eq(lierne_reach_step(&reach, 10), LIERNE_OK);
+        }
+        sockets[r] = reach.peers[r].out;
+        reach.peers[r].out = -1;
+        /* The rank is now in need of nothing but this one's byte. */
+        struct pollfd one = {.fd = sockets[r], .events = POLLIN};
+        cr_expect(poll(&one, 1, 10000) == 1 && recv(sockets[r], &byte, 1, 0) == 1);
+    }
+    lierne_reach_close(&reach);
+}
+
+static void *survive(void *user) {
+    survivor *v = user;
+    int sockets[RANKS] = {-1, -1, -1};
+    const lierne_members members = {.world = RANKS, .count = RANKS};
+    lierne_survivors s = {.ports = &v->part->ports,
+                          .members = &members,
+                          .rank = v->part->rank,
+                          .world = RANKS};
+    meet(v->part);
+    cr_assert_eq(lierne_survivors_begin(&s, 30), LIERNE_OK);
+    cr_assert_eq(lierne_survivors_list(&s), LIERNE_OK);
+    cr_assert_eq(s.count, RANKS);
+    if (s.rank < RANKS - 1 || v->last == CONFIRMS) {
+        v->connected = lierne_remote_connect(&s, sockets);
+    } else {
+        connect_silently(&s, sockets);
+        v->connected = v->last == FAILS ? LIERNE_ERR_NO_MEMORY : LIERNE_OK;
+    }
+    if (s.rank == RANKS - 1 && v->last == CLOSES) {
+        close_all(sockets);
+        usleep(100000);
+    }
+    v->outcome = lierne_survivors_decide(&s, v->connected);
+    if (s.rank < RANKS - 1 || v->last != CLOSES) {
+        close_all(sockets);
+    }
+    lierne_survivors_end(&s);
+    return NULL;
+}
+
+/* A rank has all its connections and hears that another one failed, or that it closed its own. */
+Test(ports, survivors_are_connected_once_all_of_them_are) {
+    for (ending last = CONFIRMS; last < ENDINGS; last++) {
+        part parts[RANKS];
+        survivor all[RANKS];
+        lierne_rank_info infos[RANKS];
+        size_t before = lierne_mem_live();
+        open_ports(parts, infos, "127.0.0.1");
+        for (int r = 0; r < RANKS; r++) {
+            all[r] = (survivor){.part = &parts[r], .last = last};
+            cr_assert_eq(pthread_create(&parts[r].thread, NULL, survive, &all[r]), 0);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            pthread_join(parts[r].thread, NULL);
+            lierne_ports_close(&parts[r].ports);
+        }
+        for (int r = 0; r < RANKS - 1; r++) {
+            cr_expect_eq(all[r].connected, last == CONFIRMS ? LIERNE_OK : LIERNE_ERR_PEER_FAILED,
+                         "ending %d, rank %d: %d", (int)last, r, (int)all[r].connected);
+            cr_expect_eq(all[r].outcome,
+                         last == CONFIRMS ? LIERNE_OK
+                         : last == FAILS  ? LIERNE_ERR_NO_MEMORY
+                                          : LIERNE_ERR_PEER_FAILED,
+                         "ending %d, rank %d: %d", (int)last, r, (int)all[r].outcome);
+        }
+        cr_assert_eq(lierne_mem_live(), before);
+    }
 }
