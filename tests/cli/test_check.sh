@@ -51,6 +51,7 @@ run 2 frobnicate
 err_has "there is no command 'frobnicate'"
 run 0 --version
 out_is "lierne 0.1.0"
+run 0 info --help extra
 for help in --help "check --help" "groups --help" "groups -h"; do
     run 0 $help
     out_has "Usage: lierne"

@@ -105,13 +105,17 @@ static void restarted(void) {
           "%s, %s", reports[4].message, reports[5].message);
 }
 
-/* Two contexts of one job at once. */
-static void two_names_of_a_job(void) {
-    const char *id = job_name("names");
-    const setting settings[] = {{"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", id}};
+/* Two contexts of one job at once, or of two. */
+static void two_at_once(bool jobs) {
+    char id[2][64];
     pid_t pids[4];
+    for (int i = 0; i < 2; i++) {
+        snprintf(id[i], sizeof id[i], "%s", job_name(jobs && i ? "another" : "one"));
+    }
     for (int i = 0; i < 4; i++) {
-        pids[i] = begin_launched(i, settings, 2, i % 2, "RANK", 3, i < 2 ? "vision" : "audio");
+        const setting settings[] = {{"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", id[i / 2]}};
+        const char *name = jobs || i < 2 ? "vision" : "audio";
+        pids[i] = begin_launched(i, settings, 2, i % 2, "RANK", 3, name);
     }
     CHECK(await(pids, 4), "a rank hangs");
     for (int i = 0; i < 4; i++) {
@@ -140,7 +144,8 @@ int main(void) {
     open_reports();
     launchers();
     restarted();
-    two_names_of_a_job();
+    two_at_once(false);
+    two_at_once(true);
     bad_variables();
     return process_counts();
 }
