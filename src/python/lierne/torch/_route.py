@@ -47,9 +47,8 @@ class Execution:
 
     def _post(self):
         """Posts the messages of the current stage, then makes its copies while all is in flight. On the host one by
-        one, without what torch does to find out that these need no batch; sends first, since a long exchange takes
-        half the time where the receiver asks for what was sent, and receives right after them: a message that a
-        receive is later for takes two more turns of gloo's threads."""
+        one, without what torch does to find out that these need no batch; receives first: a message that a receive
+        is later for takes two more turns of gloo's threads."""
         program, buffers = self.program, self.buffers
         stage = program.stages[self.stage]
         stage_tag = (self.tag + 2 * TURNS * self.stage) % 2**31
@@ -57,10 +56,10 @@ class Execution:
         self.receives = [message.landing(buffers) for message in stage.recvs]
         if self.on_host:
             host = program.host
+            receives = [host.recv([tensor], message.place, stage_tag)
+                        for tensor, message in zip(self.receives, stage.recvs)]
             self.works = [host.send([tensor], message.place, stage_tag)
-                          for tensor, message in zip(self.sends, stage.sends)]
-            self.works += [host.recv([tensor], message.place, stage_tag)
-                           for tensor, message in zip(self.receives, stage.recvs)]
+                          for tensor, message in zip(self.sends, stage.sends)] + receives
         elif stage.peers:
             self.works = dist.batch_isend_irecv([
                 dist.P2POp(kind, tensor, message.peer, program.group, stage_tag)
