@@ -123,6 +123,8 @@ for arguments in "$file -b $bridge" "$file -b $bridge -a collective" "grids/disj
 done
 ends mesh 0 mesh grids/nvlm-d-72b-sft-64.json --format text
 has mesh "$work/out" "node 1: 8 ranks from 8 |"
+ends "mesh of nodes without a grid" 0 mesh grids/qwen3.5-vl-27b-mimo-17.json --format text
+has "mesh of nodes without a grid" "$work/out" "node 2: 1 ranks from 16 | language - | images"
 ends "mesh of a bridge" 0 mesh $file -b $bridge --format text
 has "mesh of a bridge" "$work/out" "vision: tp 2 dp 4" "llm: tp 2 cp 2 dp 2" "block 0: 8 ranks from 0 | vision tp 0-1 dp 0-3 | llm tp 0-1 cp 0-1 dp 0-1"
 ends ranks 0 ranks $file -b $bridge --format text
