@@ -130,12 +130,13 @@ static int64_t whole(double bytes) {
 
 static void print_text(const totals *t) {
     char text[4][TOOL_BYTES];
-    printf("set: %lld tensors of %s\n", (long long)set_file_list(t->file, 1)->n,
+    long long n = (long long)set_file_list(t->file, 1)->n, messages = t->sender[0].messages;
+    printf("set: %lld tensor%s of %s\n", n, n == 1 ? "" : "s",
            tool_bytes(text[0], whole(t->bytes)));
-    printf("everything: %s sent; rank %d sends most, %s in %lld messages; rank %d receives most, "
+    printf("everything: %s sent; rank %d sends most, %s in %lld message%s; rank %d receives most, "
            "%s\n",
            tool_bytes(text[0], whole(t->sent[0])), t->sender[0].rank,
-           tool_bytes(text[1], whole(t->sender[0].bytes)), (long long)t->sender[0].messages,
+           tool_bytes(text[1], whole(t->sender[0].bytes)), messages, messages == 1 ? "" : "s",
            t->receiver.rank, tool_bytes(text[2], whole(t->receiver.bytes)));
     printf("changes of %g %%: %s sent; rank %d sends most, %s\n", 100 * t->share,
            tool_bytes(text[0], whole(t->sent[1])), t->sender[1].rank,
