@@ -72,8 +72,8 @@ static lierne_status start_to_connect(lierne_reach *reach, int rank) {
     return LIERNE_OK;
 }
 
-/* A new connection has space for this. */
-static void say_hello(lierne_reach *reach, int rank) {
+/* A new connection has space for this. over: it is at its end already. */
+static void say_hello(lierne_reach *reach, int rank, bool over) {
     lierne_reach_peer *peer = &reach->peers[rank];
     const lierne_reach_hello hello = {.magic = LIERNE_REACH_MAGIC,
                                       .secret = reach->addresses[rank].secret,
@@ -86,7 +86,7 @@ static void say_hello(lierne_reach *reach, int rank) {
     if (error == 0) {
         setsockopt(peer->out, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
         peer->said = send(peer->out, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello;
-        error = peer->said ? 0 : EAGAIN;
+        error = peer->said && !over ? 0 : EAGAIN;
     }
     if (error != 0) {
         fail_to_connect(peer, error);
@@ -98,7 +98,7 @@ static void say_hello(lierne_reach *reach, int rank) {
 static void look_at_out(lierne_reach *reach, int rank, short events) {
     lierne_reach_peer *peer = &reach->peers[rank];
     if (peer->out >= 0 && events && !peer->said) {
-        say_hello(reach, rank);
+        say_hello(reach, rank, events & POLLRDHUP);
     } else if (peer->out >= 0 && (events & (POLLRDHUP | POLLHUP | POLLERR))) {
         fail_to_connect(peer, 0);
     }
@@ -162,7 +162,9 @@ static lierne_status connect_to_all(lierne_reach *reach) {
     return LIERNE_OK;
 }
 
-/* What is polled of every rank: whether out can be written or has ended, and whether in has. */
+/* What is polled of every rank: whether out can be written or has ended, and whether in has. A rank
+ * may close what this one connected to it, and then call: whoever is heard in a poll has what it
+ * closed before seen in the same one, or out would be taken for good. */
 static void poll_all(lierne_reach *reach, int milliseconds) {
     struct pollfd *at = reach->polled;
     bool waits = false;
@@ -173,7 +175,8 @@ static void poll_all(lierne_reach *reach, int milliseconds) {
     for (int r = 0; r < reach->world; r++) {
         const lierne_reach_peer *peer = &reach->peers[r];
         waits = waits || (peer->to && peer->out < 0 && !peer->refused);
-        *at++ = (struct pollfd){.fd = peer->out, .events = peer->said ? POLLRDHUP : POLLOUT};
+        *at++ = (struct pollfd){.fd = peer->out,
+                                .events = peer->said ? POLLRDHUP : POLLOUT | POLLRDHUP};
         *at++ = (struct pollfd){.fd = peer->over ? -1 : peer->in, .events = POLLRDHUP};
     }
     int most =
@@ -194,7 +197,7 @@ lierne_status lierne_reach_step(lierne_reach *reach, int milliseconds) {
         accept_guests(reach);
     }
     for (int i = 0; i < LIERNE_REACH_GUESTS; i++) {
-        if (reach->guests[i].connection >= 0) {
+        if (reach->polled[1 + i].revents) {
             look_at_guest(reach, &reach->guests[i]);
         }
     }
