@@ -22,7 +22,7 @@ class WrongCalls(unittest.TestCase):
     def test_arguments(self):
         grid, alone = lierne.Grid({"tp": 1, "dp": 2}), lierne.Grid({"x": 1})
         layout = lierne.Layout(alone, (4,), "f32", {})
-        data = np.arange(6, dtype=np.float32)
+        data, both = np.arange(6, dtype=np.float32), np.arange(9, dtype=np.float32)
         with lierne.Context.self() as c:
             plan = lierne.all_reduce(c, 6, "f32")
             pair = lierne.Coalesced([plan, lierne.all_reduce(c, 6, "f32")])
@@ -43,7 +43,7 @@ class WrongCalls(unittest.TestCase):
                 (lambda: plan.forward(data.astype(">f4")), TypeError, "bytes are in the other order"),
                 (lambda: plan.forward(np.array([None] * 6)), TypeError, "no dtype for object"),
                 (lambda: plan.forward(np.zeros((2, 3), "f4", "F")), ValueError, "not contiguous"),
-                (lambda: plan.forward(data, data), lierne.errors.InvalidError, "overlap"),
+                (lambda: plan.forward(both[:6], both[3:]), lierne.errors.InvalidError, "overlap"),
                 (lambda: plan.begin(data, direction=[]), ValueError, r"direction is \[\]"),
                 (lambda: plan.then(None), TypeError, "None is no plan"),
                 (lambda: pair.begin([data]), ValueError, "data has 1 entries for 2 plans"),
