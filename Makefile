@@ -126,7 +126,7 @@ JOBS     = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 DEPS_SH  = @DEPS=$(DEPS) B=$(B) MPI=$(MPI) sh tests/deps.sh
 # announce NAME,OBJECTS: what a first build compiles.
 missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
-announce = @[ $(call missing,$(2)) = 0 ] || echo "building $(1) in $(B): $(call missing,$(2)) files to compile (minutes)"; \
+announce = @[ $(call missing,$(2)) = 0 ] || echo "building $(1) in $(B): $(call missing,$(2)) files to compile"; \
 	command -v $(firstword $(CC)) >/dev/null || ! echo "no compiler $(firstword $(CC)): make deps installs one" >&2
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
 	check-torch clean deb demo deps format fuzz golden help hooks install manylinux model mutants pictures prove python \
