@@ -1,4 +1,5 @@
-/* Elements of blocks gathered a few at a time, against all of them copied one by one. */
+/* Elements of blocks gathered a few at a time, and copied into blocks that are cut elsewhere,
+ * against all of them copied one by one. */
 #include "runtime/memory/host.h"
 
 #include <criterion/criterion.h>
@@ -33,20 +34,30 @@ static lierne_block random_block(int64_t *rows) {
     return b;
 }
 
-/* The elements of a block in its order, by its definition; returns how many. */
-static int64_t list(int32_t *to, const int32_t *from, const lierne_block *b) {
-    int64_t n = 1, at[3];
+static int64_t elements(const lierne_block *b) {
+    int64_t n = 1;
     for (int d = 0; d < b->ndims; d++) {
         n *= b->count[d];
     }
+    return n;
+}
+
+/* Where element i of a block is, by its definition. */
+static int64_t place(const lierne_block *b, int64_t i) {
+    int64_t at = b->offset;
+    for (int d = b->ndims - 1; d >= 0; d--) {
+        int64_t index = i % b->count[d];
+        at += (d == 0 && b->rows ? b->rows[index] : index) * b->stride[d];
+        i /= b->count[d];
+    }
+    return at;
+}
+
+/* The elements of a block in its order; returns how many. */
+static int64_t list(int32_t *to, const int32_t *from, const lierne_block *b) {
+    int64_t n = elements(b);
     for (int64_t i = 0; i < n; i++) {
-        int64_t left = i, place = b->offset;
-        for (int d = b->ndims - 1; d >= 0; d--) {
-            at[d] = left % b->count[d];
-            left /= b->count[d];
-            place += (d == 0 && b->rows ? b->rows[at[0]] : at[d]) * b->stride[d];
-        }
-        to[i] = from[place];
+        to[i] = from[place(b, i)];
     }
     return n;
 }
@@ -73,5 +84,60 @@ Test(gather, parts_are_the_whole, .timeout = 600) {
         }
         cr_assert_eq(memcmp(got, want, (size_t)n * sizeof *got), 0, "trial %d", trial);
         cr_assert_eq(got[n], (int32_t)0xa5a5a5a5, "trial %d: writes behind the end", trial);
+    }
+}
+
+/* Blocks whose elements lie apart, from each other and from those of the other blocks. */
+static lierne_block apart(int64_t *rows, int place) {
+    lierne_block b = {.ndims = 1 + below(3), .offset = place * ELEMENTS};
+    int64_t step = 1 + below(2);
+    for (int d = b.ndims - 1; d >= 0; d--) {
+        b.count[d] = 1 + below(d == 0 ? 9 : 5);
+        b.stride[d] = step;
+        step *= b.count[d] + below(2);
+    }
+    if (b.ndims == 2 && below(2) == 0) {
+        b.rows = rows;
+        for (int64_t i = 0; i < b.count[0]; i++) {
+            rows[i] = (i * 7 + 3) % 20;
+        }
+    }
+    return b;
+}
+
+Test(gather, blocks_are_cut_anywhere, .timeout = 600) {
+    static int32_t from[ELEMENTS], values[ELEMENTS], want[(BLOCKS + 1) * ELEMENTS];
+    static int32_t got[(BLOCKS + 1) * ELEMENTS];
+    static int64_t to_rows[BLOCKS][16], from_rows[BLOCKS][16];
+    for (int i = 0; i < ELEMENTS; i++) {
+        from[i] = i;
+    }
+    for (int trial = 0; trial < TRIALS; trial++) {
+        lierne_block to[BLOCKS + 1], of[BLOCKS + 1];
+        int64_t nto = 0, nof = 0, n = 0;
+        for (int b = 0; b < BLOCKS; b++) {
+            to[b] = apart(to_rows[b], b);
+            of[b] = random_block(from_rows[b]);
+            nto += elements(&to[b]);
+            nof += elements(&of[b]);
+        }
+        /* One more run makes them as long as each other. */
+        to[BLOCKS] = of[BLOCKS] = (lierne_block){.ndims = 1, .stride = {1}};
+        to[BLOCKS].offset = BLOCKS * ELEMENTS;
+        to[BLOCKS].count[0] = nof > nto ? nof - nto : 0;
+        of[BLOCKS].count[0] = nto > nof ? nto - nof : 0;
+        for (int b = 0; b <= BLOCKS; b++) {
+            n += list(values + n, from, &of[b]);
+        }
+        memset(want, 0xa5, sizeof want);
+        memset(got, 0xa5, sizeof got);
+        for (int64_t b = 0, i = 0; b <= BLOCKS; b++) {
+            for (int64_t e = 0; e < elements(&to[b]); e++) {
+                want[place(&to[b], e)] = values[i++];
+            }
+        }
+        size_t whole = trial % 3 == 0 ? LIERNE_PAST_CACHE : (size_t)n * sizeof *got;
+        lierne_host_copy_blocks(whole, sizeof *got, got, to, BLOCKS + 1, from, of, BLOCKS + 1);
+        cr_assert_eq(memcmp(got, want, sizeof want), 0, "trial %d", trial);
     }
 }

@@ -68,6 +68,52 @@ static run run_at(const void *base, const lierne_walk *w, size_t size) {
                  b->stride[b->ndims - 1] * (int64_t)size};
 }
 
+/* Whole indices of the outermost loop of a block, from the walk's place on, that n elements have.
+ */
+static int64_t whole_indices(const lierne_walk *w, int64_t n) {
+    const lierne_block *b = &w->blocks[w->block];
+    int64_t each = lierne_block_elements(b) / b->count[0], done = w->outer * run_of(b) + w->inner;
+    int64_t left = b->count[0] - done / each;
+    return b->ndims < 2 || done % each != 0 ? 0 : n / each < left ? n / each : left;
+}
+
+/* The block of k indices of the outermost loop, of which the place is the first; walks past it. */
+static lierne_block take_indices(lierne_walk *w, int64_t k) {
+    lierne_block part = w->blocks[w->block];
+    int64_t each = lierne_block_elements(&part) / part.count[0];
+    int64_t first = w->outer * run_of(&part) / each;
+    part.rows = part.rows ? part.rows + first : NULL;
+    part.offset += part.rows ? 0 : first * part.stride[0];
+    part.count[0] = k;
+    w->outer += k * each / run_of(&part) - 1;
+    w->inner = 0;
+    move_on(w, run_of(&part));
+    return part;
+}
+
+/* Copies what a run of one side has of whole indices of the other's outermost loop; returns whether
+ * there are any. Run by run, the search for the next one would keep the processor from reading it
+ * before the last one is there. */
+static bool copy_indices(size_t whole, size_t size, void *to, lierne_walk *t, const void *from,
+                         lierne_walk *f) {
+    run to_run = run_at(to, t, size), from_run = run_at(from, f, size);
+    bool gathers = to_run.step == (int64_t)size;
+    lierne_walk *one = gathers ? t : f, *many = gathers ? f : t;
+    int64_t left = run_of(&one->blocks[one->block]) - one->inner;
+    int64_t k = gathers || from_run.step == (int64_t)size ? whole_indices(many, left) : 0;
+    if (k < 2) {
+        return false;
+    }
+    const lierne_block part = take_indices(many, k), packed = lierne_block_packed(&part, 0);
+    if (gathers) {
+        lierne_host_copy_of(whole, size, to_run.at, &packed, from, &part);
+    } else {
+        lierne_host_copy_of(whole, size, to, &part, from_run.at, &packed);
+    }
+    move_on(one, lierne_block_elements(&part));
+    return true;
+}
+
 void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
                              size_t nto, const void *from, const lierne_block *from_blocks,
                              size_t nfrom) {
@@ -86,6 +132,9 @@ void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_b
             f.block++;
             continue;
         }
+        if (copy_indices(whole, size, to, &t, from, &f)) {
+            continue;
+        }
         int64_t n =
             run_of(a) - t.inner < run_of(b) - f.inner ? run_of(a) - t.inner : run_of(b) - f.inner;
         run to_run = run_at(to, &t, size), from_run = run_at(from, &f, size);
@@ -99,29 +148,10 @@ void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_b
     }
 }
 
-/* Whole indices of the outermost loop of a block, from the walk's place on, that n elements have.
- */
-static int64_t whole_indices(const lierne_walk *w, int64_t n) {
-    const lierne_block *b = &w->blocks[w->block];
-    int64_t each = lierne_block_elements(b) / b->count[0], done = w->outer * run_of(b) + w->inner;
-    int64_t left = b->count[0] - done / each;
-    return b->ndims < 2 || done % each != 0 ? 0 : n / each < left ? n / each : left;
-}
-
-/* Copies k indices of the outermost loop, of which the place is the first; returns elements. */
 static int64_t gather_indices(size_t size, void *to, const void *from, lierne_walk *w, int64_t k) {
-    lierne_block part = w->blocks[w->block];
-    int64_t each = lierne_block_elements(&part) / part.count[0];
-    int64_t first = w->outer * run_of(&part) / each;
-    part.rows = part.rows ? part.rows + first : NULL;
-    part.offset += part.rows ? 0 : first * part.stride[0];
-    part.count[0] = k;
-    const lierne_block packed = lierne_block_packed(&part, 0);
+    const lierne_block part = take_indices(w, k), packed = lierne_block_packed(&part, 0);
     lierne_host_copy(size, to, &packed, from, &part);
-    w->outer += k * each / run_of(&part) - 1;
-    w->inner = 0;
-    move_on(w, run_of(&part));
-    return k * each;
+    return lierne_block_elements(&part);
 }
 
 static int64_t gather_run(size_t size, void *to, const void *from, lierne_walk *w, int64_t n) {
