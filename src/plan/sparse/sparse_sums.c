@@ -5,21 +5,34 @@
  * the j-th contribution of each of its rows. All contributions to a row are added by one operation:
  * in their order, whatever order they arrive in, and 16-bit types are rounded once.
  *
- * Nearly all shared rows have one contribution. They are found with a byte per row or, if there are
- * few contributions per row, by sorting the contributions, so that planning needs no time or memory
- * for rows that no other rank has. Contributions to rows with several are counted by row, and
- * written to where the operation of this count lists them; or, if they are few beside the rows,
- * sorted by row and then by the number that each row has, both stable. The lists are the same. */
+ * Where contributions are many beside the rows, they are counted by row, and written to where the
+ * operation of this count lists them. Else nearly all shared rows have one contribution. They are
+ * found with a byte per row or, if there are few contributions per row, by sorting the
+ * contributions, so that planning needs no time or memory for rows that no other rank has; those to
+ * rows with several are sorted by row and then by the number that each row has, both stable. The
+ * lists are the same. */
 #include "plan/sparse/star_forest.h"
 
 enum { NONE, ONE, MORE };
 #define SPARSE 32 /* rows per contribution from which on sorting costs less than a byte per row */
-#define COUNTS 4  /* rows per contribution up to which counting costs less than sorting */
+#define COUNTS 4  /* rows per contribution up to which counting costs less than both */
+
+/* A row of `to`: its contributions, and where the next of them is listed. */
+typedef struct row_count {
+    uint32_t count;
+    uint32_t next;
+} row_count;
 
 typedef struct table {
     const lierne_row_sums *sums;
     lierne_route *route;
     lierne_ops *ops;
+    const int64_t *to; /* the rows of n contributions, and the contributions */
+    const int64_t *from;
+    int64_t n;
+    row_count *rows;     /* where contributions are counted, with the next two */
+    uint32_t *nrows_of;  /* of each number of contributions, the rows that have so many, */
+    uint32_t *ends;      /* and where their list ends */
     uint8_t *seen;       /* NONE, ONE or MORE for each row of `to`; NULL if these are sparse */
     uint8_t *once;       /* of each contribution: its row has no other */
     lierne_keyed *items; /* contributions to rows with several */
@@ -76,19 +89,12 @@ static lierne_status put_rest(const table *t, lierne_place to) {
     return lierne_ops_put(t->ops, to, sums->accumulate, &from, copies);
 }
 
-static lierne_status add_rest(const table *t) {
-    int64_t n = 0;
-    if (t->sums->rest == LIERNE_REST_NONE) {
-        return LIERNE_OK;
-    }
-    for (int64_t r = 0; r < t->sums->nrows; r++) {
-        t->lists[n] = r;
-        n += t->seen[r] == NONE;
-    }
+/* Operations on the n rows of the list. */
+static lierne_status add_rest(const table *t, int64_t n) {
+    lierne_place to;
     if (n == 0) {
         return LIERNE_OK;
     }
-    lierne_place to;
     LIERNE_TRY(list_place(t, &to, &t->sums->to, t->lists, n));
     return put_rest(t, to);
 }
@@ -107,20 +113,26 @@ static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
 
 /* Finds the contributions that are the only one of their row, and adds operations for rows without
  * any: with a byte per row, or from the sorted contributions. */
-static lierne_status mark_seen(table *t, const int64_t *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
+static lierne_status mark_seen(const table *t) {
+    const int64_t *to = t->to;
+    for (int64_t i = 0; i < t->n; i++) {
         t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < t->n; i++) {
         t->once[i] = t->seen[to[i]] == ONE;
     }
-    return add_rest(t);
+    int64_t rest = 0;
+    for (int64_t r = 0; t->sums->rest != LIERNE_REST_NONE && r < t->sums->nrows; r++) {
+        t->lists[rest] = r;
+        rest += t->seen[r] == NONE;
+    }
+    return add_rest(t, rest);
 }
 
-static lierne_status mark_sorted(table *t, const int64_t *to, int64_t n) {
-    int64_t next = 0;
+static lierne_status mark_sorted(const table *t) {
+    int64_t next = 0, n = t->n;
     for (int64_t i = 0; i < n; i++) {
-        t->items[i] = (lierne_keyed){(uint64_t)to[i], i};
+        t->items[i] = (lierne_keyed){(uint64_t)t->to[i], i};
     }
     lierne_sort_keyed(t->items, t->spare, (size_t)n, (uint64_t)t->sums->nrows);
     for (int64_t i = 0, end; i < n; i = end) {
@@ -135,17 +147,17 @@ static lierne_status mark_sorted(table *t, const int64_t *to, int64_t n) {
     return add_gap(t, next, t->sums->nrows);
 }
 
-static lierne_status add_ones(table *t, const int64_t *to, const int64_t *from, int64_t n) {
-    int64_t ones = 0, at = 0;
+static lierne_status add_ones(table *t) {
+    int64_t ones = 0, at = 0, n = t->n;
     for (int64_t i = 0; i < n; i++) {
         ones += t->once[i];
     }
     for (int64_t i = 0; i < n; i++) {
         if (t->once[i]) {
-            t->lists[at] = to[i];
-            t->lists[ones + at++] = from[i];
+            t->lists[at] = t->to[i];
+            t->lists[ones + at++] = t->from[i];
         } else {
-            t->items[t->nitems++] = (lierne_keyed){(uint64_t)to[i], from[i]};
+            t->items[t->nitems++] = (lierne_keyed){(uint64_t)t->to[i], t->from[i]};
         }
     }
     return ones ? add_class(t, t->lists, ones, 1) : LIERNE_OK;
@@ -188,8 +200,11 @@ static lierne_status add_more(table *t, uint64_t nrows, lierne_keyed *runs, lier
     return LIERNE_OK;
 }
 
-static lierne_status add_sorted(table *t) {
+static lierne_status add_several(table *t) {
     lierne_keyed *runs = NULL;
+    if (t->nitems == 0) {
+        return LIERNE_OK;
+    }
     size_t n = t->nitems / 2; /* rows have two items at least */
     LIERNE_TRY(lierne_alloc_unset(&runs, 2 * n, sizeof *runs));
     lierne_status status = add_more(t, (uint64_t)t->sums->nrows, runs, runs + n);
@@ -197,105 +212,113 @@ static lierne_status add_sorted(table *t) {
     return status;
 }
 
-/* A row of `to`: its items, and where the next of them is listed. */
-typedef struct row_count {
-    int64_t items;
-    int64_t next;
-} row_count;
-
-/* nrows_of, ends: of each number of items, the rows that have so many, and where their list ends.
- */
-static void list_counted(const table *t, row_count *rows, const int64_t *nrows_of, int64_t *ends) {
+/* Rows with one contribution are listed in the order of the contributions. */
+static void list_counted(const table *t) {
+    const uint32_t *nrows_of = t->nrows_of;
+    row_count *rows = t->rows;
+    uint32_t *ends = t->ends;
     for (int64_t r = 0; r < t->sums->nrows; r++) {
-        if (rows[r].items > 0) {
-            int64_t at = ends[rows[r].items]++;
+        if (rows[r].count > 1) {
+            uint32_t at = ends[rows[r].count]++;
             t->lists[at] = r;
-            rows[r].next = at + nrows_of[rows[r].items];
+            rows[r].next = at + nrows_of[rows[r].count];
         }
     }
-    for (size_t i = 0; i < t->nitems; i++) {
-        row_count *row = &rows[t->items[i].key];
-        t->lists[row->next] = t->items[i].value;
-        row->next += nrows_of[row->items];
+    for (int64_t i = 0; i < t->n; i++) {
+        row_count *row = &rows[t->to[i]];
+        if (row->count == 1) {
+            t->lists[ends[1]] = t->to[i];
+            row->next = nrows_of[1] + ends[1]++;
+        }
+        t->lists[row->next] = t->from[i];
+        row->next += nrows_of[row->count];
     }
 }
 
-static lierne_status add_classes(const table *t, row_count *rows, int64_t most, int64_t *nrows_of) {
-    int64_t *ends = nrows_of + most + 1;
-    for (int64_t c = 1, at = 0; c <= most; c++) {
-        ends[c] = at;
-        at += nrows_of[c] * (c + 1);
+static lierne_status add_classes(const table *t, uint32_t most) {
+    int64_t rest = 0;
+    for (int64_t r = 0; t->sums->rest != LIERNE_REST_NONE && r < t->sums->nrows; r++) {
+        t->lists[rest] = r;
+        rest += t->rows[r].count == 0;
     }
-    list_counted(t, rows, nrows_of, ends);
-    for (int64_t c = 1; c <= most; c++) {
-        if (nrows_of[c] > 0) {
-            LIERNE_TRY(add_class(t, t->lists + ends[c] - nrows_of[c], nrows_of[c], c));
+    LIERNE_TRY(add_rest(t, rest));
+    for (uint32_t c = 1, at = 0; c <= most; c++) {
+        t->ends[c] = at;
+        at += t->nrows_of[c] * (c + 1);
+    }
+    list_counted(t);
+    for (uint32_t c = 1; c <= most; c++) {
+        int64_t nrows = t->nrows_of[c];
+        if (nrows > 0) {
+            LIERNE_TRY(add_class(t, t->lists + t->ends[c] - nrows, nrows, c));
         }
     }
     return LIERNE_OK;
 }
 
-static lierne_status add_counted(const table *t) {
-    int64_t *nrows_of = NULL, most = 0;
-    row_count *rows;
-    LIERNE_TRY(lierne_alloc(&rows, (size_t)t->sums->nrows, sizeof *rows));
-    for (size_t i = 0; i < t->nitems; i++) {
-        int64_t count = ++rows[t->items[i].key].items;
+static bool is_counted(const table *t) {
+    return t->sums->nrows / COUNTS <= t->n && t->n <= INT32_MAX;
+}
+
+static lierne_status add_counted(table *t) {
+    size_t nrows = (size_t)t->sums->nrows, twice = 2 * (size_t)t->n;
+    uint32_t most = 0;
+    LIERNE_TRY(lierne_alloc(&t->rows, nrows, sizeof *t->rows));
+    LIERNE_TRY(
+        lierne_alloc_unset(&t->lists, (nrows > twice ? nrows : twice) + 1, sizeof *t->lists));
+    for (int64_t i = 0; i < t->n; i++) {
+        uint32_t count = ++t->rows[t->to[i]].count;
         most = count > most ? count : most;
     }
-    lierne_status status = lierne_alloc(&nrows_of, 2 * ((size_t)most + 1), sizeof *nrows_of);
-    for (int64_t r = 0; status == LIERNE_OK && r < t->sums->nrows; r++) {
-        nrows_of[rows[r].items]++;
+    LIERNE_TRY(lierne_alloc(&t->nrows_of, 2 * ((size_t)most + 1), sizeof *t->nrows_of));
+    t->ends = t->nrows_of + most + 1;
+    for (size_t r = 0; r < nrows; r++) {
+        t->nrows_of[t->rows[r].count]++;
     }
-    status = status == LIERNE_OK ? add_classes(t, rows, most, nrows_of) : status;
-    lierne_mem_free(nrows_of);
-    lierne_mem_free(rows);
-    return status;
+    return add_classes(t, most);
 }
 
-static lierne_status add_several(table *t) {
-    if (t->nitems == 0) {
-        return LIERNE_OK;
-    }
-    return t->sums->nrows / COUNTS <= (int64_t)t->nitems ? add_counted(t) : add_sorted(t);
-}
-
-static lierne_status reserve_table(table *t, int64_t n) {
-    size_t nrows = (size_t)t->sums->nrows, most = 2 * (size_t)n;
-    if (nrows / SPARSE <= (size_t)n) {
+static lierne_status reserve_table(table *t) {
+    size_t nrows = (size_t)t->sums->nrows, n = (size_t)t->n, most = 2 * n;
+    if (nrows / SPARSE <= n) {
         most = nrows > most ? nrows : most;
         LIERNE_TRY(lierne_alloc(&t->seen, nrows, 1));
     }
-    LIERNE_TRY(lierne_alloc_unset(&t->once, (size_t)n, 1));
-    LIERNE_TRY(lierne_alloc_unset(&t->items, (size_t)n, sizeof *t->items));
-    LIERNE_TRY(lierne_alloc_unset(&t->spare, (size_t)n, sizeof *t->spare));
+    LIERNE_TRY(lierne_alloc_unset(&t->once, n, 1));
+    LIERNE_TRY(lierne_alloc_unset(&t->items, n, sizeof *t->items));
+    LIERNE_TRY(lierne_alloc_unset(&t->spare, n, sizeof *t->spare));
     return lierne_alloc_unset(&t->lists, most + 1, sizeof *t->lists);
 }
 
 /* Whether to and from are lists as add_class takes them: distinct rows, and their contributions. */
-static bool is_class(const int64_t *to, const int64_t *from, int64_t n) {
+static bool is_class(const table *t) {
     int64_t k = 1;
-    while (k < n && to[k] > to[k - 1]) {
+    while (k < t->n && t->to[k] > t->to[k - 1]) {
         k++;
     }
-    return n > 0 && from == to + n && k == n;
+    return t->n > 0 && t->from == t->to + t->n && k == t->n;
 }
 
-static lierne_status fill_table(table *t, const int64_t *to, const int64_t *from, int64_t n) {
-    if (t->sums->rest == LIERNE_REST_NONE && is_class(to, from, n)) {
-        return add_class(t, to, n, 1);
+static lierne_status fill_table(table *t) {
+    if (t->sums->rest == LIERNE_REST_NONE && is_class(t)) {
+        return add_class(t, t->to, t->n, 1);
     }
-    LIERNE_TRY(reserve_table(t, n));
-    LIERNE_TRY(t->seen ? mark_seen(t, to, n) : mark_sorted(t, to, n));
-    LIERNE_TRY(add_ones(t, to, from, n));
+    if (is_counted(t)) {
+        return add_counted(t);
+    }
+    LIERNE_TRY(reserve_table(t));
+    LIERNE_TRY(t->seen ? mark_seen(t) : mark_sorted(t));
+    LIERNE_TRY(add_ones(t));
     return add_several(t);
 }
 
 lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops,
                                       const lierne_row_sums *sums, const int64_t *to,
                                       const int64_t *from, int64_t n) {
-    table t = {.sums = sums, .route = route, .ops = ops};
-    lierne_status status = fill_table(&t, to, from, n);
+    table t = {.sums = sums, .route = route, .ops = ops, .to = to, .from = from, .n = n};
+    lierne_status status = fill_table(&t);
+    lierne_mem_free(t.rows);
+    lierne_mem_free(t.nrows_of);
     lierne_mem_free(t.seen);
     lierne_mem_free(t.once);
     lierne_mem_free(t.items);
