@@ -125,6 +125,15 @@ static void accept_guests(lierne_reach *reach) {
     }
 }
 
+/* A rank may close what this one connected to it, and then call: that it has must be seen before it
+ * is heard, or out would be taken for good. */
+static void look_at_end(lierne_reach_peer *peer) {
+    struct pollfd out = {.fd = peer->out, .events = POLLRDHUP};
+    if (peer->said && poll(&out, 1, 0) > 0) {
+        fail_to_connect(peer, 0);
+    }
+}
+
 static void welcome(lierne_reach *reach, lierne_reach_guest *guest) {
     const lierne_reach_hello *hello = &guest->hello;
     bool known = hello->magic == LIERNE_REACH_MAGIC && hello->purpose == reach->purpose &&
@@ -136,6 +145,7 @@ static void welcome(lierne_reach *reach, lierne_reach_guest *guest) {
         setsockopt(guest->connection, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
         peer->in = guest->connection;
         guest->connection = -1;
+        look_at_end(peer);
     }
     close_connection(&guest->connection);
 }
@@ -162,9 +172,7 @@ static lierne_status connect_to_all(lierne_reach *reach) {
     return LIERNE_OK;
 }
 
-/* What is polled of every rank: whether out can be written or has ended, and whether in has. A rank
- * may close what this one connected to it, and then call: whoever is heard in a poll has what it
- * closed before seen in the same one, or out would be taken for good. */
+/* What is polled of every rank: whether out can be written or has ended, and whether in has. */
 static void poll_all(lierne_reach *reach, int milliseconds) {
     struct pollfd *at = reach->polled;
     bool waits = false;
@@ -197,7 +205,7 @@ lierne_status lierne_reach_step(lierne_reach *reach, int milliseconds) {
         accept_guests(reach);
     }
     for (int i = 0; i < LIERNE_REACH_GUESTS; i++) {
-        if (reach->polled[1 + i].revents) {
+        if (reach->guests[i].connection >= 0) {
             look_at_guest(reach, &reach->guests[i]);
         }
     }
