@@ -26,7 +26,7 @@ typedef struct rank_memory {
     unsigned char *buffer[LIERNE_BUFFER_COUNT]; /* LIERNE_BUFFER_IN is never written */
 } rank_memory;
 
-static int64_t elements_of(const lierne_block *block) {
+int64_t route_block_elements(const lierne_block *block) {
     int64_t n = 1;
     for (int d = 0; d < block->ndims; d++) {
         n *= block->count[d];
@@ -34,8 +34,7 @@ static int64_t elements_of(const lierne_block *block) {
     return n;
 }
 
-/* The i-th element of a block, in the order in which it travels. */
-static int64_t element_of(const lierne_block *block, int64_t i) {
+int64_t route_block_element(const lierne_block *block, int64_t i) {
     int64_t at = block->offset;
     for (int d = block->ndims - 1; d >= 0; d--) {
         int64_t index = i % block->count[d];
@@ -46,7 +45,7 @@ static int64_t element_of(const lierne_block *block, int64_t i) {
 }
 
 static unsigned char *address(const rank_memory *r, const lierne_place *place, int64_t i) {
-    return r->buffer[place->buffer] + (size_t)element_of(&place->block, i) * r->size;
+    return r->buffer[place->buffer] + (size_t)route_block_element(&place->block, i) * r->size;
 }
 
 static float float_of_bits(uint32_t bits) {
@@ -170,7 +169,7 @@ static void combine_sources(const lierne_op *op, lierne_dtype dtype, size_t size
 
 static void run_op(const rank_memory *r, const lierne_op *op) {
     const unsigned char **from = calloc(op->from.count + 1, sizeof *from);
-    for (int64_t i = 0; i < elements_of(&op->to.block); i++) {
+    for (int64_t i = 0; i < route_block_elements(&op->to.block); i++) {
         unsigned char *to = address(r, &op->to, i);
         size_t n = 0;
         if (op->accumulate && r->route->accumulates) {
@@ -199,8 +198,9 @@ static void move(const rank_memory *r, const lierne_message *m, unsigned char *b
                  bool arrives) {
     for (size_t b = 0; b < m->blocks.count; b++) {
         const lierne_block *block = &m->blocks.at[b];
-        for (int64_t i = 0; i < elements_of(block); i++, bytes += r->size) {
-            unsigned char *at = r->buffer[m->buffer] + (size_t)element_of(block, i) * r->size;
+        for (int64_t i = 0; i < route_block_elements(block); i++, bytes += r->size) {
+            unsigned char *at =
+                r->buffer[m->buffer] + (size_t)route_block_element(block, i) * r->size;
             memcpy(arrives ? at : bytes, arrives ? bytes : at, r->size);
         }
     }

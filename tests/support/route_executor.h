@@ -5,6 +5,11 @@
 
 #include "lierne/route.h"
 
+/* The elements of a block, and where the i-th one is, in the order in which it travels: by their
+ * definition, which what lierne does with blocks is compared with. */
+int64_t route_block_elements(const lierne_block *block);
+int64_t route_block_element(const lierne_block *block, int64_t i);
+
 /* Executes the routes of ranks 0 to n - 1. Buffers have the element counts of the routes. Returns
  * NULL, or what is wrong with the routes (static storage). */
 const char *route_execute(const lierne_route *const *routes, int n, unsigned char *const *out,

@@ -8,6 +8,8 @@
 #include "transports.h"
 #include "unit/expect.h"
 
+#include "route_executor.h"
+
 #include <criterion/criterion.h>
 #include <lierne/sim.h>
 #include <string.h>
@@ -41,30 +43,12 @@ static lierne_block loops(int64_t offset, int ndims, const int64_t (*of)[2], con
     loops(offset, (int)(sizeof((const int64_t[][2]){__VA_ARGS__}) / sizeof(int64_t[2])),           \
           (const int64_t[][2]){__VA_ARGS__}, rows)
 
-static int64_t element(const lierne_block *b, int64_t i) {
-    int64_t at = b->offset;
-    for (int d = b->ndims - 1; d >= 0; d--) {
-        int64_t k = i % b->count[d];
-        at += (d == 0 && b->rows ? b->rows[k] : k) * b->stride[d];
-        i /= b->count[d];
-    }
-    return at;
-}
-
-static int64_t count(const lierne_block *b) {
-    int64_t n = 1;
-    for (int d = 0; d < b->ndims; d++) {
-        n *= b->count[d];
-    }
-    return n;
-}
-
 enum { LANDING = 5 };
 
 static int64_t received_elements(const fused_case *c) {
     int64_t n = 0;
     for (int b = 0; b < c->nsent; b++) {
-        n += count(&c->sent[b]);
+        n += route_block_elements(&c->sent[b]);
     }
     return n;
 }
@@ -114,14 +98,15 @@ static void expect(const fused_case *c, const float *own, const float *sent, flo
     float scratch[LANDING + MOST];
     int64_t at = LANDING;
     for (int b = 0; b < c->nsent; b++) {
-        for (int64_t i = 0; i < count(&c->sent[b]); i++) {
-            scratch[at++] = sent[element(&c->sent[b], i)];
+        for (int64_t i = 0; i < route_block_elements(&c->sent[b]); i++) {
+            scratch[at++] = sent[route_block_element(&c->sent[b], i)];
         }
     }
     for (int s = 0; s < c->nsums; s++) {
-        for (int64_t i = 0; i < count(&c->sums[s].to); i++) {
-            out[element(&c->sums[s].to, i)] =
-                own[element(&c->sums[s].own, i)] + scratch[element(&c->sums[s].received, i)];
+        for (int64_t i = 0; i < route_block_elements(&c->sums[s].to); i++) {
+            out[route_block_element(&c->sums[s].to, i)] =
+                own[route_block_element(&c->sums[s].own, i)] +
+                scratch[route_block_element(&c->sums[s].received, i)];
         }
     }
     if (c->read_later) {

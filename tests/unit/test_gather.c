@@ -1,5 +1,6 @@
 /* Elements of blocks gathered a few at a time, and copied into blocks that are cut elsewhere,
  * against all of them copied one by one. */
+#include "route_executor.h"
 #include "runtime/memory/host.h"
 
 #include <criterion/criterion.h>
@@ -34,30 +35,11 @@ static lierne_block random_block(int64_t *rows) {
     return b;
 }
 
-static int64_t elements(const lierne_block *b) {
-    int64_t n = 1;
-    for (int d = 0; d < b->ndims; d++) {
-        n *= b->count[d];
-    }
-    return n;
-}
-
-/* Where element i of a block is, by its definition. */
-static int64_t place(const lierne_block *b, int64_t i) {
-    int64_t at = b->offset;
-    for (int d = b->ndims - 1; d >= 0; d--) {
-        int64_t index = i % b->count[d];
-        at += (d == 0 && b->rows ? b->rows[index] : index) * b->stride[d];
-        i /= b->count[d];
-    }
-    return at;
-}
-
 /* The elements of a block in its order; returns how many. */
 static int64_t list(int32_t *to, const int32_t *from, const lierne_block *b) {
-    int64_t n = elements(b);
+    int64_t n = route_block_elements(b);
     for (int64_t i = 0; i < n; i++) {
-        to[i] = from[place(b, i)];
+        to[i] = from[route_block_element(b, i)];
     }
     return n;
 }
@@ -88,8 +70,8 @@ Test(gather, parts_are_the_whole, .timeout = 600) {
 }
 
 /* Blocks whose elements lie apart, from each other and from those of the other blocks. */
-static lierne_block apart(int64_t *rows, int place) {
-    lierne_block b = {.ndims = 1 + below(3), .offset = place * ELEMENTS};
+static lierne_block apart(int64_t *rows, int at) {
+    lierne_block b = {.ndims = 1 + below(3), .offset = at * ELEMENTS};
     int64_t step = 1 + below(2);
     for (int d = b.ndims - 1; d >= 0; d--) {
         b.count[d] = 1 + below(d == 0 ? 9 : 5);
@@ -118,8 +100,8 @@ Test(gather, blocks_are_cut_anywhere, .timeout = 600) {
         for (int b = 0; b < BLOCKS; b++) {
             to[b] = apart(to_rows[b], b);
             of[b] = random_block(from_rows[b]);
-            nto += elements(&to[b]);
-            nof += elements(&of[b]);
+            nto += route_block_elements(&to[b]);
+            nof += route_block_elements(&of[b]);
         }
         /* One more run makes them as long as each other. */
         to[BLOCKS] = of[BLOCKS] = (lierne_block){.ndims = 1, .stride = {1}};
@@ -132,8 +114,8 @@ Test(gather, blocks_are_cut_anywhere, .timeout = 600) {
         memset(want, 0xa5, sizeof want);
         memset(got, 0xa5, sizeof got);
         for (int64_t b = 0, i = 0; b <= BLOCKS; b++) {
-            for (int64_t e = 0; e < elements(&to[b]); e++) {
-                want[place(&to[b], e)] = values[i++];
+            for (int64_t e = 0; e < route_block_elements(&to[b]); e++) {
+                want[route_block_element(&to[b], e)] = values[i++];
             }
         }
         size_t whole = trial % 3 == 0 ? LIERNE_PAST_CACHE : (size_t)n * sizeof *got;

@@ -89,9 +89,14 @@ static lierne_status put_rest(const table *t, lierne_place to) {
     return lierne_ops_put(t->ops, to, sums->accumulate, &from, copies);
 }
 
-/* Operations on the n rows of the list. */
-static lierne_status add_rest(const table *t, int64_t n) {
+/* An operation on the rows without a contribution, counted or seen. */
+static lierne_status add_rest(const table *t) {
+    int64_t n = 0;
     lierne_place to;
+    for (int64_t r = 0; t->sums->rest != LIERNE_REST_NONE && r < t->sums->nrows; r++) {
+        t->lists[n] = r;
+        n += t->rows ? t->rows[r].count == 0 : t->seen[r] == NONE;
+    }
     if (n == 0) {
         return LIERNE_OK;
     }
@@ -121,12 +126,7 @@ static lierne_status mark_seen(const table *t) {
     for (int64_t i = 0; i < t->n; i++) {
         t->once[i] = t->seen[to[i]] == ONE;
     }
-    int64_t rest = 0;
-    for (int64_t r = 0; t->sums->rest != LIERNE_REST_NONE && r < t->sums->nrows; r++) {
-        t->lists[rest] = r;
-        rest += t->seen[r] == NONE;
-    }
-    return add_rest(t, rest);
+    return add_rest(t);
 }
 
 static lierne_status mark_sorted(const table *t) {
@@ -236,12 +236,7 @@ static void list_counted(const table *t) {
 }
 
 static lierne_status add_classes(const table *t, uint32_t most) {
-    int64_t rest = 0;
-    for (int64_t r = 0; t->sums->rest != LIERNE_REST_NONE && r < t->sums->nrows; r++) {
-        t->lists[rest] = r;
-        rest += t->rows[r].count == 0;
-    }
-    LIERNE_TRY(add_rest(t, rest));
+    LIERNE_TRY(add_rest(t));
     for (uint32_t c = 1, at = 0; c <= most; c++) {
         t->ends[c] = at;
         at += t->nrows_of[c] * (c + 1);

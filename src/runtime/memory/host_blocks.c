@@ -62,19 +62,25 @@ static bool same_counts(const lierne_block *a, const lierne_block *b) {
     return same;
 }
 
-static run run_at(const void *base, const lierne_walk *w, size_t size) {
+static int64_t stride_of(const lierne_walk *w) {
     const lierne_block *b = &w->blocks[w->block];
-    return (run){(char *)base + (size_t)offset_of(w) * size,
-                 b->stride[b->ndims - 1] * (int64_t)size};
+    return b->stride[b->ndims - 1];
+}
+
+static run run_at(const void *base, const lierne_walk *w, size_t size) {
+    return (run){(char *)base + (size_t)offset_of(w) * size, stride_of(w) * (int64_t)size};
 }
 
 /* Whole indices of the outermost loop of a block, from the walk's place on, that n elements have.
  */
 static int64_t whole_indices(const lierne_walk *w, int64_t n) {
     const lierne_block *b = &w->blocks[w->block];
+    if (b->ndims < 2) {
+        return 0;
+    }
     int64_t each = lierne_block_elements(b) / b->count[0], done = w->outer * run_of(b) + w->inner;
     int64_t left = b->count[0] - done / each;
-    return b->ndims < 2 || done % each != 0 ? 0 : n / each < left ? n / each : left;
+    return done % each != 0 ? 0 : n / each < left ? n / each : left;
 }
 
 /* The block of k indices of the outermost loop, of which the place is the first; walks past it. */
@@ -96,20 +102,17 @@ static lierne_block take_indices(lierne_walk *w, int64_t k) {
  * before the last one is there. */
 static bool copy_indices(size_t whole, size_t size, void *to, lierne_walk *t, const void *from,
                          lierne_walk *f) {
-    run to_run = run_at(to, t, size), from_run = run_at(from, f, size);
-    bool gathers = to_run.step == (int64_t)size;
+    bool gathers = stride_of(t) == 1;
     lierne_walk *one = gathers ? t : f, *many = gathers ? f : t;
     int64_t left = run_of(&one->blocks[one->block]) - one->inner;
-    int64_t k = gathers || from_run.step == (int64_t)size ? whole_indices(many, left) : 0;
+    int64_t k = gathers || stride_of(f) == 1 ? whole_indices(many, left) : 0;
     if (k < 2) {
         return false;
     }
-    const lierne_block part = take_indices(many, k), packed = lierne_block_packed(&part, 0);
-    if (gathers) {
-        lierne_host_copy_of(whole, size, to_run.at, &packed, from, &part);
-    } else {
-        lierne_host_copy_of(whole, size, to, &part, from_run.at, &packed);
-    }
+    const lierne_block part = take_indices(many, k);
+    const lierne_block packed = lierne_block_packed(&part, offset_of(one));
+    lierne_host_copy_of(whole, size, to, gathers ? &packed : &part, from,
+                        gathers ? &part : &packed);
     move_on(one, lierne_block_elements(&part));
     return true;
 }
