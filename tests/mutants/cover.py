@@ -17,7 +17,7 @@ import sys
 import time
 
 FLAGS = "CFLAGS=-O1 --coverage -fprofile-update=prefer-atomic -include tests/mutants/dump.h"
-SCRIPTS = "bad check draw hang import launch place plan route samples schedule set terminal watch".split()
+SCRIPTS = "bad check draw hang import launch place plan printed route samples schedule set terminal watch".split()
 NODE = ("node/jobs node/shrink node/rounds node/refusals node/launchers ipc/ranks ipc/groups ipc/rounds nccl/ranks "
         "nccl/schedule nccl/windows").split()
 MPI = {"known_answer": 4, "transport": 2, "arguments": 2, "failure": 2, "sparse_exchange": 3, "sparse": 3, "general": 4,
