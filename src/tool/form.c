@@ -86,8 +86,8 @@ static bool index_axis(form *f, const place *p, int axis, bool whole) {
         list[i] = i;
     }
     f->shape[axis] = whole && p->holds ? size : place_keep(p, axis, list, size);
-    f->global[axis] = realloc(list, (size_t)(f->shape[axis] + 1) * sizeof *list);
-    f->global[axis] = f->global[axis] ? f->global[axis] : list;
+    int64_t *cut = realloc(list, (size_t)(f->shape[axis] + 1) * sizeof *list);
+    f->global[axis] = cut ? cut : list;
     return true;
 }
 
