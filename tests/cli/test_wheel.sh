@@ -30,11 +30,11 @@ case "\$*" in
 esac
 END
 chmod +x "$work/played"
-wheel() { # wheel SETUPTOOLS PIP: make wheel with such an interpreter; its output goes to $got
+wheel() { # wheel SETUPTOOLS PIP [BUILD]: make wheel with such an interpreter; its output goes to $got
     echo "$1" >"$work/played.setuptools"
     echo "$2" >"$work/played.pip"
     : >"$work/played.options"
-    got=$(PYTHON=$work/played make -s wheel "B=$build" 2>&1)
+    got=$(PYTHON=$work/played timeout 60 make -s wheel "B=${3:-$build}" 2>&1)
 }
 short() { # short TEXT...: what make wheel said has these texts, and at most two lines beside make's own
     local text
@@ -49,9 +49,10 @@ wheel 65.5 works && ! grep -qx -- --no-build-isolation "$work/played.options"
 verdict $? "with setuptools 65.5, pip fetches one: $got $(cat "$work/played.options")"
 ! wheel 65.5 fails && short "setuptools 65.5" "needs setuptools 77" "PYTHON="
 verdict $? "setuptools 65.5 and no PyPI: $got"
-! wheel 65.5 missing && short "has no pip" "PYTHON="
+# A first build says so before it compiles.
+! wheel 65.5 missing "$work/new" && short "has no pip" "PYTHON=" && [ ! -e "$work/new" ]
 verdict $? "no pip: $got"
-! wheel 65.5 nocffi && short "has no cffi" "PYTHON="
+! wheel 65.5 nocffi "$work/new" && short "has no cffi" "PYTHON=" && [ ! -e "$work/new" ]
 verdict $? "no cffi: $got"
 
 # The folder build/ is no package build.
