@@ -14,4 +14,6 @@ mv "$folder/pages/README.md" "$folder/pages/index.md"
 cp docs/mkdocs.yml "$folder"
 python3 docs/reference.py "$folder/pages" "$folder/mkdocs.yml"
 (cd "$folder" && mkdocs build --quiet --strict --config-file mkdocs.yml)
+bad=$(grep -rlE '<(script|link|img)[^>]* (src|href)="(https?:)?//' "$folder/html" --include='*.html' | head -n 3)
+[ -z "$bad" ] || { echo "make site: pages load something from elsewhere:" $bad >&2; exit 1; }
 echo "built $folder/html/index.html"
