@@ -4,6 +4,7 @@ set -eu
 build=$(cd "${1:?usage: demo.sh BUILD}" && pwd)
 cd "$(dirname "$0")/.."
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_btl="${OMPI_MCA_btl-^tcp}" # one machine: Open MPI 5 warns of network interfaces in pages
 
 own=grids/encoder-llm-8.json
 published=grids/flagscale-colocated-8.json
