@@ -137,10 +137,11 @@ class Builder:
 
 def passes(test, here):
     """Whether the test passes; None where it takes too long. A space of processes of its own: a mutant may signal any
-    process."""
-    limits = "export LIERNE_TEST_FAIL_FAST=1; ulimit -f 4000000 -v 33554432 -c 0; "
-    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
-               limits + test.command.format(build=here)]
+    process. So numbers of processes repeat, and tests name files and sockets after them: those are its own, too."""
+    own = "mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && ip link set lo up || exit 0; "
+    limits = "export LIERNE_TEST_FAIL_FAST=1; ulimit -f 4000000; ulimit -v 33554432; ulimit -c 0; "
+    command = ["unshare", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
+               own + limits + test.command.format(build=here)]
     try:
         return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                               timeout=SHORTEST + 4 * test.seconds).returncode == 0
@@ -252,7 +253,7 @@ class Campaign:
 
     def work(self, left, enough):
         """A worker: judges what is left, one after the other."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=os.path.abspath(f"{self.build}/cover")) as folder:
             builder = Builder(self.build, folder, self.commands)
             while time.monotonic() < self.end and not enough():
                 with self.lock:

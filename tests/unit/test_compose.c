@@ -2,6 +2,8 @@
  * compare their results with serial models. A world of one rank, so all ghosts are of own rows. */
 #include "base/base.h"
 #include "bridge_plan.h"
+#include "collectives.h"
+#include "plan/plan.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -60,6 +62,32 @@ Test(compose, only_plans_that_fit_are_composed) {
     cr_expect_eq(lierne_plan_create_composed(NULL, first, first), LIERNE_ERR_INVALID);
     expect_ok(lierne_plan_destroy(first));
     expect_ok(lierne_sim_destroy(other));
+    close_sim(sim);
+}
+
+/* The plans of a run whose groups have communicators of their own are copies. */
+Test(compose, a_copy_for_a_run_does_the_same) {
+    static const int64_t rows[] = {2, 0}, in[3] = {7, 8, 9};
+    lierne_all_reduce_spec most =
+        all_reduce_of(1, LIERNE_DTYPE_I64, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
+    int64_t out[3];
+    lierne_sim *sim;
+    most.reduction = LIERNE_REDUCTION_MAX;
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
+    lierne_context *context = lierne_sim_get_context(sim, 0);
+    lierne_plan *plans[2] = {copies(sim, 3, rows, 2, LIERNE_DTYPE_I64, 0)}, *made[2];
+    assert_ok(lierne_plan_create_all_reduce(&plans[1], context, &most));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(lierne_plan_copy(&made[i], context, plans[i], NULL, i));
+    }
+    assert_ok(lierne_plan_forward(made[0], out, in, NULL));
+    cr_expect(out[0] == 9 && out[1] == 7, "%lld %lld", (long long)out[0], (long long)out[1]);
+    assert_error(lierne_plan_adjoint(made[1], out, in, NULL), LIERNE_ERR_INVALID,
+                 "its reduction is LIERNE_REDUCTION_MAX");
+    for (int i = 0; i < 2; i++) {
+        assert_ok(lierne_plan_destroy(made[i]));
+        assert_ok(lierne_plan_destroy(plans[i]));
+    }
     close_sim(sim);
 }
 

@@ -176,6 +176,18 @@ static void call_in_order(const lierne_recorder *r, int place, int plan, int pee
                                         .peer = peer});
 }
 
+Test(hang_report, the_call_that_ended_last_is_named) {
+    job j;
+    lierne_hang hang;
+    open_job(&j);
+    wait_for(join(&j, 0, 77, 5), 1);
+    call_in_order(join(&j, 1, 77, 6), 0, 4, -1);
+    char *text = find(&hang, &j);
+    cr_assert(strstr(text, "rank 1: in no call; ended 0."), "%s", text);
+    lierne_text_destroy(text);
+    close_job(&j);
+}
+
 /* Both ranks wait for each other in one call, and the calls before it differ. */
 Test(hang_report, a_difference_in_the_first_call_is_named) {
     job j;

@@ -37,12 +37,12 @@ static void add(lierne_schedule *s, lierne_operation_kind kind, int group, int64
 
 /* Two groups that share no rank, each with an all-gather and an all-to-all; isolated. */
 static lierne_schedule *record(int rank, int64_t count, state *shared) {
-    static const int ranks[2][2] = {{3, 1}, {0, 2}};
+    static const int ranks[2][2] = {{3, 0}, {1, 2}};
     const lierne_isolation_spec ep = LIERNE_ISOLATION_SPEC_INIT;
-    int mine = rank % 2 ? 0 : 1, group;
+    int mine = rank == 1 || rank == 2, group;
     lierne_schedule *s, *isolated = NULL;
     const lierne_schedule_group_spec g = {.size = sizeof g,
-                                          .name = mine ? "even" : "odd",
+                                          .name = mine ? "inner" : "outer",
                                           .uid = 7 + mine,
                                           .ranks = ranks[mine],
                                           .nranks = 2};
@@ -66,9 +66,9 @@ static lierne_schedule *record_nothing(int rank, state *shared) {
 static const lierne_run_spec external = {.size = sizeof external, .external = 1};
 
 static void created_groups(lierne_context *context, void *shared) {
-    /* By smallest rank: that of ranks 0 and 2 comes first. */
-    static const int64_t sources[2] = {8, 7};
-    static const int ranks[2][2] = {{0, 2}, {3, 1}};
+    /* By smallest rank: that of ranks 3 and 0 comes first. */
+    static const int64_t sources[2] = {7, 8};
+    static const int ranks[2][2] = {{3, 0}, {1, 2}};
     state *s = shared;
     lierne_schedule *schedule = record(lierne_context_get_rank(context), 6, s);
     lierne_run *first, *second;
@@ -78,7 +78,7 @@ static void created_groups(lierne_context *context, void *shared) {
     for (int i = 0; i < 2; i++) {
         NOTE(s, lierne_run_get_created(&g, first, i) == LIERNE_OK);
         NOTE(s, g.uid == i + 1 && g.source == sources[i] && strcmp(g.purpose, "ep") == 0);
-        NOTE(s, strcmp(g.name, i ? "ep@7" : "ep@8") == 0 && g.priority == LIERNE_PRIORITY_HIGH);
+        NOTE(s, strcmp(g.name, i ? "ep@8" : "ep@7") == 0 && g.priority == LIERNE_PRIORITY_HIGH);
         NOTE(s, g.nranks == 2 && memcmp(g.ranks, ranks[i], sizeof ranks[i]) == 0);
     }
     NOTE(s, lierne_run_get_created(&g, first, 2) == LIERNE_ERR_INVALID);
@@ -112,7 +112,7 @@ static lierne_schedule *isolate_gathers(const lierne_schedule *one, state *s) {
 
 /* A schedule has ep before ag. */
 static void created_by_purpose(lierne_context *context, void *shared) {
-    static const char *const names[4] = {"ag@8", "ep@8", "ag@7", "ep@7"};
+    static const char *const names[4] = {"ag@7", "ep@7", "ag@8", "ep@8"};
     state *s = shared;
     lierne_schedule *one = record(lierne_context_get_rank(context), 6, s);
     lierne_schedule *both = isolate_gathers(one, s);
@@ -141,8 +141,8 @@ static void reject(lierne_context *context, void *shared) {
         const char *text;
     } wanted[] = {
         {LIERNE_ERR_MISMATCH,
-         "rank 2: operation 1 'exchange' (all_to_all 0 of group 'ep@8 (even)', uid 8): count "
-         "is 7, expected 6 as on rank 0"},
+         "rank 2: operation 1 'exchange' (all_to_all 0 of group 'ep@8 (inner)', uid 8): "
+         "count is 7, expected 6 as on rank 1"},
         {LIERNE_ERR_INVALID, "rank 2: operation 0 (all_gather) has no plan to run"},
         {LIERNE_ERR_INVALID, "rank 2: progress_thread is set"},
         {LIERNE_ERR_MISMATCH, "external"},

@@ -298,6 +298,10 @@ static void given_before(input *in) {
 static void given_none(input *in) {
     in->spec.mode = LIERNE_BALANCE_CALLER;
 }
+static void given_none_for_one(input *in) {
+    in->counts[0] = in->items.nitems = 1, in->counts[1] = in->counts[2] = 0;
+    given_none(in);
+}
 static void small_count(input *in) {
     in->counts[1] = 1;
 }
@@ -362,6 +366,7 @@ Test(samples, errors_name_what_is_wrong) {
         {negative_segments, LIERNE_ERR_COUNT_RANGE, "rank 2: item 4: its number of segments is -3"},
         {negative_node, LIERNE_ERR_INVALID, "nodes[2] is -4, must be 0"},
         {given_none, LIERNE_ERR_INVALID, "spec->assignment is NULL in mode 4"},
+        {given_none_for_one, LIERNE_ERR_INVALID, "spec->assignment is NULL in mode 4"},
         {small_count, LIERNE_ERR_INVALID, "counts sum up to 5, and there are 6 items"},
         {large_count, LIERNE_ERR_INVALID, "counts[2] is 3, and 2 of 6 items are left for it"},
         {negative_cost, LIERNE_ERR_COUNT_RANGE, "rank 2: item 4: a cost is -6, must be"},
