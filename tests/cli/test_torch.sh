@@ -78,6 +78,8 @@ count "${torchrun[@]}" 8 tests/python/torch_overlap.py
 count "${torchrun[@]}" 8 tests/python/torch_train.py
 count "${torchrun[@]}" 8 tests/python/torch_towers.py
 count "${torchrun[@]}" 8 tests/python/torch_mimo.py
+cp grids/encoder-llm-8.json "$work/job.json"
+count env -C "$work" PYTHONPATH="$build/python" "${torchrun[@]}" 8 "$PWD/tests/python/snippets.py"
 for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"
 done

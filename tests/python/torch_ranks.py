@@ -617,6 +617,13 @@ def every_rank_gets_a_planning_error():
             assert "shape" in str(error), error
 
 
+@test
+def a_rank_that_is_no_member_says_so():
+    other = (dist.get_rank() + 1) % dist.get_world_size()
+    for way in ("distributed", "node"):
+        raises(ValueError, f"rank {dist.get_rank()} is none of the 1 members", lierne.torch.context, way, members=[other])
+
+
 @test_on_8
 def golden_dtensors_across_meshes():
     from torch.distributed.tensor import DTensor, Replicate, Shard

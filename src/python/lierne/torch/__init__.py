@@ -97,6 +97,8 @@ def _named(options):
     """(members, a name that the context shares with no other of the job); sets world_size where the
     options name members."""
     members = tuple(options.get("members") or range(dist.get_world_size()))
+    if dist.get_rank() not in members:
+        raise ValueError(f"rank {dist.get_rank()} is none of the {len(members)} members: only these call")
     if options.get("members"):
         options["world_size"] = options["world_size"] or dist.get_world_size()
     _contexts[members] += 1
