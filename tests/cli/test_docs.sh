@@ -4,7 +4,7 @@
 # broken, and every page is on the site. $1: the build folder.
 set -u
 . "$(dirname "$0")/../verdict.sh"
-build=${1:-build}
+build=$(cd "${1:-build}" && pwd)
 lierne=$build/lierne
 
 "$build/tests/errors_md" | diff -u docs/errors.md -
@@ -28,6 +28,19 @@ awk -v out="$work/example" '/^```json$/ { n++; inside = 1; next } /^```$/ { insi
 examples=("$work"/example*.json)
 [ ${#examples[@]} -ge 2 ] && "$lierne" check --strict --quiet "${examples[@]}"
 verdict $? "the examples in docs/grid-format.md are valid"
+
+# The first steps of docs/start-megatron.md work as they stand.
+block() { # block LANGUAGE NUMBER: a block of the page
+    awk -v "head=\`\`\`$1" -v "n=$2" '$0 == head { inside = ++k == n; next } /^```$/ { inside = 0 } inside' docs/start-megatron.md
+}
+mkdir "$work/first"
+block sh 1 >"$work/first/1.sh"
+block sh 2 >"$work/first/2.sh"
+block json 1 >"$work/first/bridges"
+(cd "$work/first" && echo 'pretrain_gpt.py --tensor-model-parallel-size 4' >train.sh && export PATH="$build:$PATH" &&
+    sh -e 1.sh && { sed '$d' job.json | sed '$s/$/,/' && cat bridges && echo '}'; } >whole && mv whole job.json &&
+    sh -e 2.sh) >"$work/out" 2>&1 && grep -q 'forward and adjoint are right' "$work/out"
+verdict $? "the first steps of docs/start-megatron.md: $(tail -n 5 "$work/out")"
 
 # A console block holds commands, each behind "$ ", and below each all that it prints. Those of the
 # build folder and of the tests are run again.
