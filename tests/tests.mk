@@ -5,16 +5,17 @@ mains    := $(shell grep -l '^int main\>' /dev/null $(wildcard tests/*.c tests/*
 programs  = $(patsubst %.c,$(B)/%,$(filter $(wildcard $(1)),$(mains)))
 parts     = $(call obj,$(filter-out $(mains),$(call files,$(1))))
 
-# Parts of every program: neither MPI nor CUDA.
+# Parts of every program: neither MPI nor CUDA, nor Criterion, which is for unit tests alone.
 PARTS    := $(B)/tests/parts.a
-$(PARTS): $(filter-out $(B)/tests/unit/test_%,$(call parts,$(foreach folder,$(addprefix tests/, \
+UNIT_OBJ := $(call obj,$(sort $(wildcard tests/unit/test_*.c) $(shell grep -l '<criterion/' tests/unit/*.c)))
+$(PARTS): $(filter-out $(UNIT_OBJ),$(call parts,$(foreach folder,$(addprefix tests/, \
 	support unit golden hang),$(folder)/*.c)))
 	$(ARCHIVE)
 # tests/support/streams.c puts a stream into calls that have none.
 STREAM_WRAPS := $(call wraps,plan_forward plan_adjoint plan_forward_begin plan_adjoint_begin request_end plan_reduce)
 
 CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion)
-$(B)/unit: $(call obj,$(call files,tests/unit/test_*.c)) $(PARTS) $(LIB)
+$(B)/unit: $(UNIT_OBJ) $(PARTS) $(LIB)
 	$(LINK)
 $(B)/unit: private LIBS := $(CRITERION)
 $(B)/golden: $(B)/tests/golden/runner.o $(PARTS) $(LIB)

@@ -52,6 +52,9 @@ verdict $? "what tests run has CUDA=0 and MPI=0, too: $got"
 got=$(dry "$work/dry/golden" LDFLAGS=-Lnowhere CPPFLAGS=-DHERS CFLAGS=-O1 CUDA_HOME=none)
 has "$got" "-Lnowhere.* -Wl,--wrap=lierne_plan_forward.* -o $work/dry/golden"
 verdict $? "golden keeps its own flags beside LDFLAGS"
+wrong=$(grep -oE 'tests/[a-z_/0-9]*\.c$' <<<"$got" | xargs grep -lE '<criterion/|config_case\.h')
+[ "$(grep -c 'tests/.*\.c$' <<<"$got")" -gt 10 ] && [ -z "$wrong" ]
+verdict $? "golden needs no Criterion: $wrong"
 has "$got" "-O1 .*-std=c11.* -DHERS -Iinclude -Isrc.* -o $work/dry/src/base/status.o"
 verdict $? "objects keep their own flags beside CFLAGS and CPPFLAGS"
 has "$got" "-O3.* -o $work/dry/src/runtime/memory/host.o"
