@@ -26,8 +26,12 @@ says() { # says NAME FILE TEXT
 ends run 0 $file -b $bridge --launch 8
 says run "$work/out" "bridge $bridge on 8 ranks"
 says run "$work/out" "forward and adjoint are right"
+[ "$(grep -cE '^ *256 KiB +131072 +bf16 +(direct|collective)(( +[0-9.]+){3} +0){2}$' "$work/out")" = 2 ]
+verdict $? "run: times of two algorithms: $(cat "$work/out")"
 ends json 0 $file -b $bridge --launch=8 -a direct --format json
 says json "$work/out" '"world":8,"algorithms":{"direct":{"right":true,"forward":{"checked":'
+! grep -qF '"checked":0' "$work/out"
+verdict $? "json: nothing was checked: $(cat "$work/out")"
 ends "4 ranks" 2 $file -b $bridge -l 4
 says "4 ranks" "$work/err" "world_size of $file is 8, but 4 ranks started; use --launch 8"
 [ "$(wc -l <"$work/err")" = 1 ]

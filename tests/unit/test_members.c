@@ -253,6 +253,25 @@ Test(members, a_layout_with_a_rank_that_is_no_member) {
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
+/* After deaths: what the first member had is now of rank 0, which is none. */
+Test(members, a_layout_of_survivors_with_a_rank_that_is_no_member) {
+    int former[WORLD];
+    lierne_layout *before = layout_at(2, 4), *left;
+    lierne_sim *sim = open_world();
+    lierne_plan *plan;
+    for (int r = 0; r < WORLD; r++) {
+        former[r] = r == 0 ? 2 : r >= 3 && r < 6 ? r : -1;
+    }
+    assert_ok(lierne_layout_create_surviving(&left, before, former, WORLD));
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = left, .dst = before};
+    assert_error(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 2), &spec),
+                 LIERNE_ERR_INVALID, "rank 0 of the grid of src (ranks 0 to 0) must be a member");
+    assert_ok(lierne_sim_destroy(sim));
+    lierne_layout_destroy(before);
+    lierne_layout_destroy(left);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
 /* --- rows of a rank that is no member, on one rank; the error is every rank's --- */
 
 typedef enum mistake { REFERENCE, OWNER, SEND, RECEIVE, BRICK, DIFFERS } mistake;
