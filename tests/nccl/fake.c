@@ -110,8 +110,10 @@ static ncclResult_t get_version(int *version) {
     return ncclSuccess;
 }
 
+enum { FILLED = 0x80 };
+
 static ncclResult_t get_unique_id(ncclUniqueId *id) {
-    memset(id, 0x80, sizeof *id); /* words below zero, too */
+    memset(id, FILLED, sizeof *id); /* words below zero, too */
     pthread_mutex_lock(&lock);
     int number = ++last_id;
     pthread_mutex_unlock(&lock);
@@ -123,7 +125,11 @@ static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
                          ncclConfig_t *config) {
     int number;
     memcpy(&number, id.internal + sizeof id - sizeof number, sizeof number);
-    if (config->blocking != 0 || config->size != 24) {
+    bool whole = true;
+    for (size_t i = 0; i < sizeof id - sizeof number; i++) {
+        whole &= (unsigned char)id.internal[i] == FILLED;
+    }
+    if (!whole || config->blocking != 0 || config->size != 24) {
         return ncclInvalidArgument;
     }
     *comm = fake_nccl_comm(number, rank, world);

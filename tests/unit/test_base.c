@@ -81,6 +81,16 @@ Test(base, memory_is_counted_and_fails_on_request) {
     cr_assert_eq(lierne_alloc(&a, SIZE_MAX / 2, 4), LIERNE_ERR_NO_MEMORY);
 }
 
+/* All other fields are then newer than the program. */
+Test(base, a_spec_may_have_its_size_alone) {
+    struct {
+        size_t size;
+        int64_t newer;
+    } given = {sizeof given.size, 7}, taken;
+    assert_ok(lierne_spec_take(&taken, sizeof taken, &given, "spec"));
+    cr_expect(taken.size == sizeof taken && taken.newer == 0);
+}
+
 Test(base, lists_without_a_capacity_grow_and_may_shrink) {
     struct {
         int *at;
