@@ -9,6 +9,7 @@ rm -rf "$folder"
 mkdir -p "$folder/lierne-$version"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$folder/lierne-$version"
 unset MAKEFLAGS MAKELEVEL MFLAGS
+echo "building the packages, which takes minutes; the log is $folder/log"
 (cd "$folder/lierne-$version" && dpkg-buildpackage -us -uc -b) >"$folder/log" 2>&1 ||
     { tail -n 40 "$folder/log" && exit 1; }
 ls "$folder"/*.deb
