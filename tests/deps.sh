@@ -29,6 +29,7 @@ install() { # install PACKAGE...
     command -v apt-get >/dev/null 2>&1 || { echo "please install: $* (no apt-get here)" >&2; return 1; }
     sudo=
     [ "$(id -u)" = 0 ] || sudo=sudo
+    [ -z "$sudo" ] || command -v sudo >/dev/null 2>&1 || { echo "please install as root: apt-get install $*" >&2; return 1; }
     echo "installing: $*"
     log=$(mktemp)
     if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1; then

@@ -73,6 +73,13 @@ asks() { # asks TARGET PACKAGE...
 }
 asks demo make gcc pkg-config libopenmpi-dev openmpi-bin libcjson-dev libxxhash-dev libc6-dev
 asks mkdocs git mkdocs
+# With apt-get, but neither root nor sudo.
+mkdir "$work/user"
+printf '#!/bin/sh\necho 1000\n' >"$work/user/id"
+ln -s /bin/true "$work/user/apt-get"
+chmod +x "$work/user/id"
+! got=$(PATH=$work/user B=$work/named /bin/sh tests/deps.sh mkdocs 2>&1) && [ "$got" = "please install as root: apt-get install git mkdocs" ]
+verdict $? "a user without sudo: $got"
 
 # make deb: a python3 in front of Debian's that has cffi is not Debian's python3-cffi.
 mkdir "$work/bin"
