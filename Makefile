@@ -23,12 +23,7 @@ comma   := ,
 # loader looks anyway, which is what distributions want.
 RUNPATH ?= $$ORIGIN
 
-# Open MPI rejects root and more ranks than cores without these settings; both are normal in a
-# container. Its compiler is the one that was asked for.
-export OMPI_ALLOW_RUN_AS_ROOT := 1
-export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
-export OMPI_MCA_rmaps_base_oversubscribe := 1
-export OMPI_MCA_btl_base_warn_component_unused := 0
+# The compiler of Open MPI and MPICH is the one that was asked for.
 ifneq ($(origin CC),default)
 export OMPI_CC := $(CC)
 export MPICH_CC := $(CC)

@@ -1,3 +1,11 @@
+# Open MPI rejects root and more ranks than cores without these settings (from version 5 on, PRTE's for the
+# latter); both are normal in a container.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export OMPI_MCA_rmaps_base_oversubscribe := 1
+export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
+export OMPI_MCA_btl_base_warn_component_unused := 0
+
 # The test programs. A program is a C file with a main, built at its own path: tests/mpi/train.c becomes
 # build/tests/mpi/train. All other files of its folder are parts: programs take what they call from an
 # archive of them. A new file needs no line here.

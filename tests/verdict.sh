@@ -2,6 +2,7 @@
 # and the count of what passed.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # the same for Open MPI 5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0
