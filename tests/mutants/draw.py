@@ -138,7 +138,8 @@ class Builder:
 def passes(test, here):
     """Whether the test passes; None where it takes too long. A space of processes of its own: a mutant may signal any
     process. So numbers of processes repeat, and tests name files and sockets after them: those are its own, too."""
-    own = "mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && ip link set lo up || exit 0; "
+    own = ('tree=$PWD; mount --bind "$tree" /mnt && mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && '
+           'mkdir -p "$tree" && mount --bind /mnt "$tree" && cd "$tree" && ip link set lo up || exit 0; ')
     limits = "export LIERNE_TEST_FAIL_FAST=1; ulimit -f 4000000; ulimit -v 33554432; ulimit -c 0; "
     command = ["unshare", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
                own + limits + test.command.format(build=here)]

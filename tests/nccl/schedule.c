@@ -14,6 +14,7 @@
 #include "lierne/nccl.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,7 +46,8 @@ static lierne_status make_plan(rank_state *s, int i, lierne_group *group) {
                   : lierne_plan_create_all_to_all(&s->plans[i], s->context, &exchange);
 }
 
-static void open_state(rank_state *s, int rank, const char *name, double timeout, bool grouped) {
+/* last: the plans of operations 1 to last are of a group of their own; 0: none. */
+static void open_state(rank_state *s, int rank, const char *name, double timeout, int last) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     const lierne_group_spec group = {.size = sizeof group,
                                      .purpose = "ep",
@@ -60,9 +62,9 @@ static void open_state(rank_state *s, int rank, const char *name, double timeout
     s->context->stream_driver = &driver;
     s->context->own_stream = s->own;
     check(lierne_context_use_nccl(s->context, NULL) == LIERNE_OK, "lierne_context_use_nccl");
-    check(!grouped || lierne_group_create(&s->group, s->context, &group) == LIERNE_OK, "a group");
+    check(last == 0 || lierne_group_create(&s->group, s->context, &group) == LIERNE_OK, "a group");
     for (int i = 0; i < OPERATIONS; i++) {
-        check(make_plan(s, i, i > 0 ? s->group : NULL) == LIERNE_OK, "planning");
+        check(make_plan(s, i, i > 0 && i <= last ? s->group : NULL) == LIERNE_OK, "planning");
     }
     for (int i = 0; i < ALL; i++) {
         s->in[0][i] = (float)(rank * ALL + i);
@@ -199,7 +201,7 @@ static void open_gate(rank_state *s, int64_t uid, bool isolates) {
 static void *opens(void *argument) {
     static rank_state states[RANKS];
     rank_state *s = &states[(intptr_t)argument];
-    open_state(s, (int)(intptr_t)argument, "opens", 10, true);
+    open_state(s, (int)(intptr_t)argument, "opens", 10, 2);
     open_gate(s, lierne_group_get_uid(s->group), false);
     open_gate(s, 100, true);
     close_state(s);
@@ -211,7 +213,7 @@ static void *stays_shut(void *argument) {
     static rank_state states[RANKS];
     rank_state *s = &states[(intptr_t)argument];
     lierne_run *run = NULL;
-    open_state(s, (int)(intptr_t)argument, "shut", 1, false);
+    open_state(s, (int)(intptr_t)argument, "shut", 1, 0);
     must(create_run(&run, s, 100, false) == LIERNE_OK, "a run");
     check(pass_gate(s, run) == (s->rank != WITHHOLDS), "the gate stays shut");
     lierne_status status = lierne_run_end(run);
@@ -235,12 +237,25 @@ static void *rejects(void *argument) {
     static lierne_transport plain;
     rank_state *s = &states[(intptr_t)argument];
     lierne_run *run = NULL;
-    open_state(s, (int)(intptr_t)argument, "rejects", 20, false);
-    check(create_run(&run, s, 7, false) == LIERNE_ERR_INVALID && !run &&
-              strstr(lierne_last_error(), "the plans of operations 0 (group 'llm') and 1 (group "
-                                          "'experts') have one order of messages, that of the "
-                                          "context"),
-          "two queues in one domain");
+    for (int last = 1; last >= 0; last--) { /* the next operation is in the domain of the first */
+        char text[200];
+        open_state(s, (int)(intptr_t)argument, last ? "apart" : "rejects", 20, last);
+        snprintf(text, sizeof text,
+                 "the plans of operations 0 (group 'llm') and %d (group 'experts') have one order "
+                 "of messages, that of the context",
+                 last + 1);
+        check(create_run(&run, s, last ? lierne_group_get_uid(s->group) : 7, false) ==
+                      LIERNE_ERR_INVALID &&
+                  !run && strstr(lierne_last_error(), text),
+              "two queues in one domain");
+        meet_ranks();
+        if (last) {
+            close_state(s);
+        }
+    }
+    check(create_run(&run, s, 100, true) == LIERNE_OK && lierne_run_destroy(run) == LIERNE_OK,
+          "a queue whose groups the run creates");
+    run = NULL;
     const lierne_transport *nccl = s->context->carriers[0].transport;
     meet_ranks();
     plain = *nccl;

@@ -124,6 +124,48 @@ Test(trace, a_call_that_has_not_ended_keeps_its_track) {
     assert_ok(lierne_sim_destroy_all(w.sim));
 }
 
+/* The sends of a rank and the receives of its peers are listed in other orders. */
+Test(trace, both_ends_of_a_message_have_one_number) {
+    enum { N = 3, MESSAGES = N * (N - 1) };
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = COUNT,
+                                         .dtype = LIERNE_DTYPE_I32};
+    lierne_sim *sim;
+    lierne_plan *plans[N];
+    lierne_request *requests[N];
+    int32_t in[COUNT] = {0}, out[N][N * COUNT];
+    double ids[2][MESSAGES];
+    int count[2] = {0};
+    assert_ok(lierne_sim_create(&sim, N, NULL));
+    for (int r = 0; r < N; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        assert_ok(lierne_plan_create_all_gather(&plans[r], context, &spec));
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in, NULL));
+    }
+    for (int r = 0; r < N; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+        cJSON *events = read_events(lierne_sim_get_context(sim, r));
+        for (const cJSON *e = events->child; e; e = e->next) {
+            bool ends = strcmp(text_of(e, "ph"), "f") == 0;
+            if (strcmp(text_of(e, "name"), "message") == 0) {
+                cr_assert_lt(count[ends], MESSAGES);
+                ids[ends][count[ends]++] = number(e, "id");
+            }
+        }
+        cJSON_Delete(events);
+    }
+    cr_assert(count[0] == MESSAGES && count[1] == MESSAGES);
+    for (int i = 0; i < MESSAGES * MESSAGES; i++) {
+        int a = i / MESSAGES, b = i % MESSAGES, met = 0;
+        cr_expect(a == b || ids[0][a] != ids[0][b]);
+        for (int k = 0; k < MESSAGES; k++) {
+            met += ids[0][a] == ids[1][k];
+        }
+        cr_expect_eq(met, 1);
+    }
+    assert_ok(lierne_sim_destroy_all(sim));
+}
+
 static char folder[] = "/tmp/lierne-trace-XXXXXX";
 
 static void ask(void) {
