@@ -15,7 +15,8 @@ parts     = $(call obj,$(filter-out $(mains),$(call files,$(1))))
 
 # Parts of every program: neither MPI nor CUDA, nor Criterion, which is for unit tests alone.
 PARTS    := $(B)/tests/parts.a
-UNIT_OBJ := $(call obj,$(sort $(wildcard tests/unit/test_*.c) $(shell grep -l '<criterion/' tests/unit/*.c)))
+UNIT_OBJ := $(call obj,$(sort $(wildcard tests/unit/test_*.c) \
+	$(shell grep -l '<criterion/' /dev/null $(wildcard tests/unit/*.c))))
 $(PARTS): $(filter-out $(UNIT_OBJ),$(call parts,$(foreach folder,$(addprefix tests/, \
 	support unit golden hang),$(folder)/*.c)))
 	$(ARCHIVE)

@@ -17,6 +17,8 @@ verdict $? "make wheel sdist: $(tail -n 5 "$work/log")"
 wheel=$(echo "$build"/dist/*.whl) sdist=$(echo "$build"/dist/*.tar.gz)
 "$tools/bin/twine" check --strict "$wheel" "$sdist" >"$work/log" 2>&1
 verdict $? "twine check: $(tail -n 5 "$work/log")"
+mkdir "$work/source" && tar -xzf "$sdist" -C "$work/source" && got=$(make -n -C "$work"/source/*/source DEPS=0 all 2>&1 >/dev/null) && [ -z "$got" ]
+verdict $? "make in the source distribution lacks nothing: $got"
 python3 -m zipfile -e "$wheel" "$work/unpacked"
 meta=$(echo "$work"/unpacked/*.dist-info)
 for line in 'License-Expression: Apache-2.0 AND MIT' 'Classifier: Typing :: Typed' 'Requires-Dist: cffi>=1.15' \
