@@ -176,7 +176,7 @@ static items items_of(const redistribute_case *c, int which, int rank) {
     filling f = {.c = c, .l = &c->layouts[which]};
     int at[LIERNE_MAX_AXES] = {0}, a, some = 1;
     if (!find_rank(f.l, rank, f.coords, &result.partial)) {
-        result.at = malloc(1);
+        result.at = malloc(sizeof *result.at);
         return result;
     }
     f.rows = find_rows(f.l);
