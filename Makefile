@@ -121,8 +121,11 @@ JOBS     = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 DEPS_SH  = @DEPS=$(DEPS) B=$(B) MPI=$(MPI) sh tests/deps.sh
 # announce NAME,OBJECTS: what a first build compiles.
 missing  = $(words $(filter-out $(wildcard $(1)),$(1)))
-announce = @[ $(call missing,$(2)) = 0 ] || echo "building $(1) in $(B): $(call missing,$(2)) files to compile"; \
-	command -v $(firstword $(CC)) >/dev/null || ! echo "no compiler $(firstword $(CC)): make deps installs one" >&2
+announce = @command -v $(firstword $(CC)) >/dev/null || \
+	{ echo "no compiler $(firstword $(CC)): make deps installs one" >&2 && exit 1; }; \
+	[ $(call missing,$(2)) = 0 ] || { echo "building $(1) in $(B): $(call missing,$(2)) files to compile"; \
+	printf '\#include <%s>\n' cjson/cJSON.h xxhash.h | $(CC) $(CPPFLAGS) $(OWN_CPPFLAGS) -E -xc - >/dev/null 2>&1 || \
+	{ echo "no cjson/cJSON.h or xxhash.h: make deps installs them (libcjson-dev, libxxhash-dev)" >&2 && exit 1; }; }
 .PHONY: abi all announce-all announce-tests bench bench-gpu bench-links check check-fast check-install check-long \
 	check-torch clean deb demo deps format fuzz golden help hooks install manylinux model mutants pictures prove python \
 	release sanitize scale sdist site t tests torch uninstall wheel always

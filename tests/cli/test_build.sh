@@ -20,6 +20,12 @@ got=$(awk 'length($0) > 120 { print FILENAME ":" FNR }' Makefile src/install.mk 
 [ -z "$got" ]
 verdict $? "lines of more than 120 columns: $got"
 
+# What is missing is said before anything is compiled.
+! got=$(timeout 60 make -s "B=$work/bare" CC='cc -nostdinc' CUDA=0 all 2>&1) && [ ! -e "$work/bare/src" ] && has "$got" "make deps .*libcjson-dev"
+verdict $? "no header of cJSON: $got"
+! got=$(timeout 60 make -s "B=$work/bare" CC=no-such-compiler CUDA=0 all 2>&1) && has "$got" "no compiler no-such-compiler: make deps"
+verdict $? "no compiler: $got"
+
 # A toolkit that is there as far as tests/find_cuda.sh looks.
 toolkit=$work/toolkit
 mkdir -p "$toolkit"/{bin,include,lib64}
