@@ -227,6 +227,33 @@ def a_backward_keeps_what_it_needs():
 
 
 @test
+def results_that_somebody_has_are_not_written_again():
+    """Over torch.distributed short results have the memory of earlier ones that are gone."""
+    n, holders = dist.get_world_size(), (lambda y: y, lambda y: y[1:], torch.Tensor.numpy, torch.Tensor.untyped_storage,
+                                         torch.utils.dlpack.to_dlpack, lambda y: (y.requires_grad_() * y).grad_fn)
+    grid = lierne.Grid({"dp": n})
+    layouts = [lierne.Layout(grid, (4 * n,), "f32", {"dp": placement})
+               for placement in (lierne.Shard(0), lierne.Replicate())]
+    with lierne.torch.context() as context:
+        move = lierne.torch.Redistribute(context, *layouts)
+        for k, hold in enumerate(holders):
+            mine = torch.arange(4.) + 4 * context.rank + k
+            place = move(mine).data_ptr()
+            result = move(mine)
+            assert result.data_ptr() == place, hold
+            result.note = k
+            held = hold(result)
+            del result
+            other = move(mine + 1)
+            assert other.data_ptr() != place and not hasattr(other, "note"), k
+            same(other, np.arange(4. * n) + k + 1)
+            del held
+        works = [move.begin(mine + i) for i in range(3)]
+        for i, work in enumerate(works):
+            same(work.wait(), np.arange(4. * n) + k + i)
+
+
+@test
 def an_operation_that_is_gone_is_named():
     with lierne.torch.context() as context:
         move = bridge(context)

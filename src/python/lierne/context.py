@@ -69,7 +69,7 @@ class Dropped:
 
     def __init__(self) -> None:
         self._dropped, self._ending, self._keep = [], False, None
-        self.flying = {}  # of torch.distributed: what ends an execution in flight, by its number
+        self.flying, self.begun = {}, 0  # of torch.distributed: what ends an execution in flight, by its number
 
     def _is_dead(self):
         """Whether nothing ends any more, and buffers may still be written."""

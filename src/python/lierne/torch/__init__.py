@@ -163,7 +163,10 @@ class Operation:
     A plan with shared_output="forward" (over="node") gives tensors over memory that ranks of the node
     share: not to be written, and overwritten by this rank's next forward. A backward that still needs
     one then raises RuntimeError, as after any change in place. "adjoint" is a ValueError: autograd
-    adds to gradients in place."""
+    adds to gradients in place.
+
+    Over torch.distributed an operation keeps the memory of its last result of each direction, where that is on the
+    host and has at most 1 MiB, for a call that finds no other reference to it."""
 
     def __init__(self, plan: typing.Union[Plan, lierne.BridgeRoutes, lierne.GraphRoutes, lierne.TensorSetRoutes],
                  group: typing.Any = None) -> None:
@@ -258,9 +261,9 @@ class Operation:
         return self._source(tensor, adjoint)
 
     def _source(self, tensor, adjoint):
-        shapes = self.shapes(int(adjoint))
+        shapes = self._shapes.get(adjoint) or self.shapes(int(adjoint))
         check_input(tensor, self.dtype, shapes[0])
-        return tensor.detach().contiguous(), shapes[1]
+        return (tensor.detach() if tensor.requires_grad else tensor).contiguous(), shapes[1]
 
     def _start(self, tensor, adjoint):
         """Begins to execute; returns a _Started."""
@@ -297,7 +300,7 @@ class Operation:
             program = self._programs[direction] = Program(self.plan.route(direction), self.group)
         number = self._begun[direction]
         self._begun[direction] += 1
-        self._owner.begun = getattr(self._owner, "begun", 0) + 1
+        self._owner.begun += 1
         return Execution(lambda: self._name_call(direction, number), program, source,
                          program.new_output(source, shape, 0 if direction else self.fill),
                          self._tag + direction + 2 * (number % TURNS))
@@ -409,7 +412,7 @@ def check_input(tensor: torch.Tensor, dtype: str, shape: Shape) -> None:
     """Raises TypeError and ValueError for what a plan of this dtype and shape does not take."""
     if name_of(tensor.dtype) != dtype and not dtype.startswith("bits"):
         raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {dtype}")
-    if tuple(tensor.shape) != tuple(shape):
+    if tensor.shape != tuple(shape):
         raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs {tuple(shape)} on "
                          "this rank")
 
@@ -543,19 +546,15 @@ class _Move(torch.autograd.Function):
 
 
 def _moved(tensor, operation, adjoint):
-    """The result of an operation. Graphs that are compiled, exported or traced get the operator."""
+    """The result of an operation. Graphs that are compiled, exported or traced get the operator. Where nothing
+    differentiates or maps what is done with the tensor now, no Function is in the way."""
     if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
             or torch._C._len_torch_dispatch_stack() > 0):
         return torch.ops.lierne.move(tensor, operation.id, adjoint)
-    if _is_plain(tensor):
-        return operation._execute(tensor, adjoint)
-    return _Move.apply(tensor, operation, adjoint)
-
-
-def _is_plain(tensor):
-    """Whether nothing differentiates or maps what is done with the tensor now."""
-    return (not (tensor.requires_grad and torch.is_grad_enabled()) and not torch._C._are_functorch_transforms_active()
-            and torch.autograd.forward_ad._current_level < 0)
+    if (tensor.requires_grad and torch.is_grad_enabled() or torch._C._are_functorch_transforms_active()
+            or torch.autograd.forward_ad._current_level >= 0):
+        return _Move.apply(tensor, operation, adjoint)
+    return operation._execute(tensor, adjoint)
 
 
 class Window(lierne.Window):

@@ -5,6 +5,7 @@ Results have the bits that lierne itself gives: copies are copies, sums are take
 16-bit types in float32 with one rounding, and every NaN that is computed is the canonical one."""
 import functools
 import math
+import sys
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from lierne._library import lib
 
+KEPT = 1 << 20  # bytes: an output up to this is used again
 IN, OUT, SCRATCH = lib.LIERNE_BUFFER_IN, lib.LIERNE_BUFFER_OUT, lib.LIERNE_BUFFER_SCRATCH
 _REDUCE = {lib.LIERNE_REDUCTION_SUM: torch.add, lib.LIERNE_REDUCTION_PROD: torch.mul,
            lib.LIERNE_REDUCTION_MAX: torch.maximum, lib.LIERNE_REDUCTION_MIN: torch.minimum}
@@ -92,11 +94,13 @@ class _Operation:
         self._copies = len(self._sources) == 1 and op.divisor <= 1
         runs = [piece.run for piece in (self.to, *self._sources)]
         self._apart = all(piece.buffer != self.to.buffer for piece in self._sources)
-        self._flat = len(runs) > 1 and all(runs) and len({n for _, n in runs}) == 1
+        self.is_flat = len(runs) > 1 and all(runs) and len({n for _, n in runs}) == 1
 
-    def execute(self, buffers):
-        if self._flat:
-            to = self.to.flat(buffers)
+    def execute(self, buffers, to=None):
+        """to: where it writes, if that is known."""
+        if self.is_flat:
+            if to is None:
+                to = self.to.flat(buffers)
             if self._copies:
                 to.copy_(self._sources[0].flat(buffers))
                 return
@@ -177,7 +181,35 @@ class _Stage:
         self.sends = [_Message(message, group) for message in stage.sends]
         self.copies, self.sums = ([_Operation(op, accumulates) for op in operations]
                                   for operations in (stage.copies, stage.sums))
-        self.peers = [message.peer for message in (*self.sends, *self.recvs)]
+        self.peers = [message.peer for message in (*self.recvs, *self.sends)]
+
+
+class Output:
+    """Memory for an output, its elements in order, and the pieces of it that the first stage writes; None for one that
+    it finds as it goes. again: it is to be used again once nobody else refers to it."""
+
+    def __init__(self, target, program, again=False):
+        self._target, self.flat, self.again = target, target if target.dim() == 1 else target.reshape(-1), again
+        first, buffers = program.stages[:1], {OUT: self.flat}
+        self.landings = [message.landing(buffers) if message.in_place and message.buffer == OUT else None
+                         for stage in first for message in stage.recvs]
+        self.copies = [op.to.flat(buffers) if op.is_flat and op.to.buffer == OUT else None
+                       for stage in first for op in stage.copies]
+        if again:
+            self._storage = target.untyped_storage()
+            self._own = self._references()
+
+    def _references(self):
+        """Of tensors to the memory, and of Python to its storage."""
+        return torch._C._storage_Use_Count(self._storage._cdata), sys.getrefcount(self._storage)
+
+    def result(self):
+        return self._target.detach() if self.again else self._target
+
+    def fits(self, source, shape):
+        """Whether it may be used again: nobody else refers to its memory any more."""
+        return (self._references() == self._own and self._target.shape == shape and self._target.dtype is source.dtype
+                and source.is_cpu)
 
 
 class Program:
@@ -186,14 +218,27 @@ class Program:
     def __init__(self, route, group):
         self.rank, self.group, self.scratch = route.rank, group or dist.group.WORLD, route.elements[SCRATCH]
         self.stages = [_Stage(stage, route.accumulates, self.group) for stage in route.stages]
-        self._writes_all = writes_all(route)
+        self._writes_all, self._kept = writes_all(route), None
 
     @functools.cached_property
     def host(self):
-        """What moves tensors on the host: known here, a message saves torch's way to find it, a tenth of the time of a
-        short one."""
-        return self.group._get_backend(torch.device("cpu"))
+        """What receives and sends tensors on the host: known here, a message saves torch's way to find it, a tenth of
+        the time of a short one."""
+        backend = self.group._get_backend(torch.device("cpu"))
+        return backend.recv, backend.send
 
     def new_output(self, source, shape, fill):
-        """Memory for the output, which holds `fill` where the route writes nothing."""
-        return source.new_empty(shape) if self._writes_all else source.new_full(shape, fill)
+        """An Output, which holds `fill` where the route writes nothing. A short one that is written as a whole is
+        used again: to make it takes longer than to post its messages."""
+        kept, self._kept = self._kept, None  # taken: another thread may call
+        if kept is not None and kept.fits(source, shape):
+            return kept
+        if not self._writes_all:
+            return Output(source.new_full(shape, fill), self)
+        target = source.new_empty(shape)
+        return Output(target, self, source.is_cpu and target.nbytes <= KEPT and not target.is_inference())
+
+    def keep(self, output):
+        """Of an execution that ended well: nothing writes there any more."""
+        if output.again:
+            self._kept = output

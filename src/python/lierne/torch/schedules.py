@@ -30,7 +30,7 @@ from lierne.schedules import (KINDS, Event, Group, Operation, Order, Schedule, c
                               isolate, launch_order, read, trace)
 from lierne.torch import check_input, checked
 from lierne.torch._groups import group_of, isolated_groups, process_group_of
-from lierne.torch._program import Program
+from lierne.torch._program import Output, Program
 from lierne.torch._route import Execution
 
 if typing.TYPE_CHECKING:
@@ -138,8 +138,8 @@ class _RoutedRun(Run):
         target, _, _, source = self._buffer[i]
         entry = self._operations[i]
         name = f"operation {i} {entry.name!r} ({entry.kind} of group {entry.group!r})"
-        Execution(lambda: name, self._programs[i], source, target, tag + direction).finish(
-            self.context.timeout)
+        program = self._programs[i]
+        Execution(lambda: name, program, source, Output(target, program), tag + direction).finish(self.context.timeout)
 
     def test(self):
         if self._turns is None or self._filled is None:
