@@ -38,6 +38,8 @@ says "4 ranks" "$work/err" "world_size of $file is 8, but 4 ranks started; use -
 verdict $? "4 ranks: more than one line: $(cat "$work/err")"
 ends "no number" 2 $file -b $bridge --launch eight
 says "no number" "$work/err" "--launch is 'eight', must be a whole number from 1 to"
+ends "no value" 2 $file -b $bridge --launch
+says "no value" "$work/err" "--launch is '', must be a whole number from 1 to"
 ends "no bridge" 2 $file -b none --launch 8
 ends "no MPI" 2 $file -b $bridge
 says "no MPI" "$work/err" "--launch N does without"
