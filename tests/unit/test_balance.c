@@ -160,6 +160,8 @@ static bool compare_bound(uint64_t seed) {
     unsigned have[HOLDING_MOST] = {0}, need[HOLDING_MOST] = {0};
     holding_find(src, &c, have);
     holding_find(dst, &c, need);
+    assert_error(lierne_redistribute_get_bound(NULL, &sent, src, dst), LIERNE_ERR_INVALID,
+                 "received is NULL");
     assert_ok(lierne_redistribute_get_bound(&received, &sent, src, dst));
     int64_t expected = holding_most_sent(have, need, n, c.world) * bytes;
     cr_assert_eq(sent, expected, "seed %llu: sent %lld, formula %lld\n%s", (unsigned long long)seed,
