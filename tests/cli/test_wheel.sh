@@ -34,7 +34,7 @@ wheel() { # wheel SETUPTOOLS PIP [BUILD]: make wheel with such an interpreter; i
     echo "$1" >"$work/played.setuptools"
     echo "$2" >"$work/played.pip"
     : >"$work/played.options"
-    got=$(PYTHON=$work/played timeout 60 make -s wheel "B=${3:-$build}" 2>&1)
+    got=$(PYTHON=$work/played timeout 300 make -s wheel "B=${3:-$build}" 2>&1)
 }
 short() { # short TEXT...: what make wheel said has these texts, and at most two lines beside make's own
     local text
