@@ -1,10 +1,12 @@
 """The backend of torch.distributed beside gloo: the time of a call, of the slowest rank, and their ratio. A turn makes
 as many calls one after another as take gloo about 4 ms, at least one, and counts its time over them; gloo and lierne
-take turns, and the median turn counts. In the same turns all ranks copy half as many bytes as a rank must read and
-write at least. That is the bound of memory: gloo's time over it is the most that a ratio can be once no cache holds
-the data.
+take turns, and the median turn counts. Two bounds take part, in which no rank waits for another: "by hand", the system
+copies what a rank needs out of the others' memory (process_vm_readv) and torch adds it, and "copy", all ranks copy half
+as many bytes as they must read and write at least. gloo's time over such a bound is the most that a ratio can be.
 Usage: torchrun --nproc-per-node N tests/bench/backend.py [ROUNDS [MEBIBYTES,...]]"""
+import ctypes
 import functools
+import os
 import statistics
 import sys
 import time
@@ -19,6 +21,52 @@ ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 21
 SIZES = [1 << 10, 8 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20]
 if len(sys.argv) > 2:
     SIZES = [int(float(size) * (1 << 20)) for size in sys.argv[2].split(",")]
+
+
+class Run(ctypes.Structure):
+    """struct iovec"""
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def pull(process, address, to):
+    """A call that reads a tensor from an address of another process."""
+    read, nbytes = ctypes.CDLL(None, use_errno=True).process_vm_readv, to.numel() * to.element_size()
+    read.restype = ctypes.c_ssize_t
+    arguments = process, ctypes.byref(Run(to.data_ptr(), nbytes)), 1, ctypes.byref(Run(address, nbytes)), 1, 0
+
+    def call():
+        if read(*arguments) != nbytes:
+            raise OSError(ctypes.get_errno(), "process_vm_readv")
+    return call
+
+
+def by_hand(data, part, out):
+    """collective -> a call that moves its bytes, whoever is ready"""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    size, everyone = part.numel() * part.element_size(), [None] * n
+    dist.all_gather_object(everyone, (os.getpid(), data.data_ptr(), part.data_ptr()))
+    peers = [peer for peer in range(n) if peer != rank]
+    whole, mine, scratch = out.view(n, -1), data.view(n, -1), torch.zeros(n, part.numel())
+    theirs = {peer: everyone[peer][1] + rank * size for peer in peers}
+    gathers = [pull(everyone[peer][0], everyone[peer][2], whole[peer]) for peer in peers]
+    exchanges = [pull(everyone[peer][0], theirs[peer], whole[peer]) for peer in peers]
+    contributions = [pull(everyone[peer][0], theirs[peer], scratch[peer]) for peer in peers]
+    results = [pull(everyone[peer][0], everyone[peer][1] + peer * size, mine[peer]) for peer in peers]
+
+    def run(pulls, to, source, total=None):
+        to.copy_(source)
+        for each in pulls:
+            each()
+        if total is not None:
+            torch.sum(scratch, 0, out=total)
+
+    def all_reduce():
+        run(contributions, scratch[rank], mine[rank], mine[rank])
+        for each in results:
+            each()
+    return {"all_reduce": all_reduce, "all_gather": lambda: run(gathers, whole[rank], part),
+            "reduce_scatter": lambda: run(contributions, scratch[rank], mine[rank], part),
+            "all_to_all": lambda: run(exchanges, whole[rank], mine[rank])}
 
 
 def calls(nbytes):
@@ -39,7 +87,7 @@ def calls(nbytes):
     for what, times in moved.items():
         source, target = (torch.empty(int(count * times / 2)).fill_(1) for _ in range(2))
         bounds[what] = functools.partial(target.copy_, source)
-    return {"gloo": of(dist.group.WORLD), "lierne": of(OWN), "bound": bounds}
+    return {"gloo": of(dist.group.WORLD), "lierne": of(OWN), "by hand": by_hand(data, part, out), "copy": bounds}
 
 
 def seconds(call, times):
@@ -74,14 +122,14 @@ def measure(table, what, rounds, least):
 def main():
     first = dist.get_rank() == 0
     if first:
-        print("ranks,collective,bytes,gloo us,lierne us,bound us,ratio,most")
+        print("ranks,collective,bytes,gloo us,lierne us,by hand us,copy us,ratio,most by hand,most by copy")
     for nbytes in SIZES:
         table = calls(nbytes)
         for what in table["gloo"]:
             found = measure(table, what, *((ROUNDS, 5) if nbytes < 8 << 20 else (max(3, ROUNDS // 3), 1)))
             if first:
                 print(dist.get_world_size(), what, nbytes, *(f"{found[name]:.0f}" for name in table),
-                      *(f"{found['gloo'] / found[other]:.2f}" for other in ("lierne", "bound")), sep=",", flush=True)
+                      *(f"{found['gloo'] / found[other]:.2f}" for other in ("lierne", "by hand", "copy")), sep=",", flush=True)
     dist.destroy_process_group()
 
 

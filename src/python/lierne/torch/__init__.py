@@ -15,24 +15,21 @@ All ranks call every operation, forward and backward, also ranks without data: a
 empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
 from __future__ import annotations
 
-import collections
-import logging
 import typing
-import weakref
 import zlib
 
 import torch
-import torch.distributed as dist
 
 import lierne
 from lierne._arrays import NOWHERE, name_of, stream_of
-from lierne._library import arguments, call, ffi, lib, sized
-from lierne._types import DType, DeviceMesh, Direction, Integers, Shape, Shapes
+from lierne._library import call, ffi, lib
+from lierne._types import DType, DeviceMesh, Direction, Shape, Shapes
 from lierne.context import Dropped
 from lierne.plan import direction_of
+from lierne.torch._autograd import Begin, End, Flight, moved, register
+from lierne.torch._context import context
 from lierne.torch._program import Program, writes_all
 from lierne.torch._route import TURNS, Execution
-from lierne.torch._store import StoreCalls
 
 if typing.TYPE_CHECKING:
     from lierne.context import Context
@@ -42,74 +39,6 @@ if typing.TYPE_CHECKING:
 __all__ = ["Bridge", "DenseHalo", "Graph", "Halo", "HaloConv", "Margins", "Migration", "Operation", "Packed",
            "PackedBridge", "Redistribute", "References", "Samples", "TensorSet", "WeightSync", "Window", "Work", "context",
            "grid", "halo_exchange", "halo_windows"]
-
-# Contexts of the same members are made in one order on all of these, so that their names agree.
-_contexts = collections.Counter()
-_operations = weakref.WeakValueDictionary()
-_next_operation = 0
-
-
-def context(over: typing.Literal["distributed", "node"] = "distributed", group: typing.Any = None,
-            store: typing.Any = None, device: typing.Any = None, *, timeout: typing.Optional[float] = None,
-            nodes: typing.Optional[Integers] = None, check: bool = False, max_groups: int = 0,
-            members: typing.Optional[typing.Sequence[int]] = None,
-            world_size: typing.Optional[int] = None,
-            context_name: typing.Optional[str] = None,
-            log: typing.Optional[logging.Logger] = None) -> lierne.Context:
-    """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
-
-    over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
-    for the default one; it has all ranks. store: a c10d store, by default that of torch.distributed.
-    device: of tensors that are moved over="node", a CUDA device ("cuda" for the current one), or None for the
-    host; over="distributed" moves those of any device. options: as lierne.Context; with members, these ranks
-    alone call. Raises ValueError, or lierne.errors as Context.oob, Context.node and Context.use_cuda."""
-    options = arguments(locals(), "over", "group", "store", "device")
-    if over not in ("node", "distributed"):
-        raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
-    if device is not None and (over != "node" or torch.device(device).type != "cuda"):
-        raise ValueError(f"device is {device!r} over {over!r}, must be a CUDA device over 'node', or None")
-    sized("nodes", nodes, dist.get_world_size())
-    members, name = _named(options)
-    if over == "node":
-        made = lierne.Context.node(**{"name": name, **options})
-        _use_device(made, device)
-    else:
-        calls = _store_calls(store, members, name)
-        made = lierne.Context.oob(calls.rank, calls.nranks, calls, **options)
-        made.prefix = name
-    made.routed, made.group = over == "distributed", group
-    return made
-
-
-def _use_device(made, device):
-    """Where every rank's or no rank's tensors are on a device; a context that cannot be for it is closed."""
-    if device is None:
-        return
-    try:
-        with torch.cuda.device(torch.device(device)):
-            made.use_cuda()
-    except BaseException:
-        made.close()
-        raise
-
-
-def _named(options):
-    """(members, a name that the context shares with no other of the job); sets world_size where the
-    options name members."""
-    members = tuple(options.get("members") or range(dist.get_world_size()))
-    if dist.get_rank() not in members:
-        raise ValueError(f"rank {dist.get_rank()} is none of the {len(members)} members: only these call")
-    if options.get("members"):
-        options["world_size"] = options["world_size"] or dist.get_world_size()
-    _contexts[members] += 1
-    return members, f"lierne/{zlib.crc32(repr(members).encode())}/{_contexts[members]}"
-
-
-def _store_calls(store, members, name):
-    """Planning over the store."""
-    if store is None:
-        store = dist.distributed_c10d._get_default_store()
-    return StoreCalls(dist.PrefixStore(name, store), members.index(dist.get_rank()), len(members))
 
 
 def grid(mesh_or_grid: typing.Union[Grid, DeviceMesh]) -> lierne.Grid:
@@ -147,7 +76,7 @@ class Work:
         backward of begin() waits for it: what autograd computes between the two overlaps with the exchange. Works of
         one context are waited for in the order in which they were begun, the same on all ranks."""
         if self._flight is not None:
-            self._result = _End.apply(self._token, self._flight)
+            self._result = End.apply(self._token, self._flight)
             self._flight = self._token = None
         return self._result
 
@@ -170,7 +99,6 @@ class Operation:
 
     def __init__(self, plan: typing.Union[Plan, lierne.BridgeRoutes, lierne.GraphRoutes, lierne.TensorSetRoutes],
                  group: typing.Any = None) -> None:
-        global _next_operation
         self.plan: typing.Any = plan
         self._context = context = getattr(plan, "context", None)
         self._owner = Dropped() if context is None else context
@@ -183,22 +111,21 @@ class Operation:
         self.fill: float = 0  # what the forward's output holds where the plan writes nothing
         self.blocks: typing.Any = None  # of outputs of a plan that writes all of them, both ways, on the host
         self._begun = [0, 0]  # calls per direction, where this package counts them
-        self.id, _next_operation = _next_operation, _next_operation + 1
-        _operations[self.id] = self
+        self.id = register(self)
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         """The forward of a tensor of shapes()[0]. All ranks call. Operations on rows (Graph, References,
         Migration, Halo) take rows of any dtype and shape, the same on all ranks: see retyped."""
-        return _moved(checked(tensor), self._typed(tensor), False)
+        return moved(checked(tensor), self._typed(tensor), False)
 
     def adjoint(self, gradient: torch.Tensor) -> torch.Tensor:
         """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call. Otherwise as a call."""
-        return _moved(checked(gradient), self._typed(gradient), True)
+        return moved(checked(gradient), self._typed(gradient), True)
 
     def begin(self, tensor: torch.Tensor, direction: Direction = "forward") -> Work:
         """Starts an execution and returns a Work."""
-        flight = _Flight(self._typed(checked(tensor)), bool(direction_of(direction)))
-        return Work(flight, _Begin.apply(tensor, flight))
+        flight = Flight(self._typed(checked(tensor)), bool(direction_of(direction)))
+        return Work(flight, Begin.apply(tensor, flight))
 
     def retyped(self, dtype: DType, row_shape: Shape = ()) -> Operation:
         """The Operation that moves the same rows as rows of another dtype and shape, made without planning
@@ -462,99 +389,6 @@ class _Started:
     def __del__(self):
         if self._finish is not None:
             self._owner._drop(self._finish)
-
-
-class _Flight:
-    """What Begin and End of one execution share, forward and then backward."""
-
-    def __init__(self, operation, adjoint):
-        self.operation, self.adjoint, self.finish, self.back = operation, adjoint, None, None
-
-
-class _Begin(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, flight):
-        ctx.flight = flight
-        flight.finish = flight.operation._start(tensor, flight.adjoint)
-        return tensor.new_empty(0)
-
-    @staticmethod
-    def backward(ctx, _):
-        finish, ctx.flight.back = ctx.flight.back, None
-        return finish(), None
-
-
-class _End(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, token, flight):
-        ctx.flight = flight
-        return flight.finish()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        flight = ctx.flight
-        if torch.is_grad_enabled():  # create_graph: the gradient is differentiated again
-            moved = _moved(gradient, flight.operation, not flight.adjoint)
-            flight.back = lambda: moved
-        else:
-            flight.back = flight.operation._start(gradient, not flight.adjoint)
-        return gradient.new_empty(0), None
-
-
-def _operation(number):
-    """The Operation that a graph of torch.compile or torch.export knows by its number."""
-    if number not in _operations:
-        raise RuntimeError(f"lierne::move: operation {number} is gone: keep the lierne.torch.Operation for "
-                           "as long as a compiled or exported graph calls it")
-    return _operations[number]
-
-
-@torch.library.custom_op("lierne::move", mutates_args=(),
-                         schema="(Tensor tensor, int operation, bool adjoint) -> Tensor")
-def _move(tensor: torch.Tensor, operation: int, adjoint: bool) -> torch.Tensor:
-    return _operation(operation)._execute(tensor, adjoint)
-
-
-@_move.register_fake
-def _(tensor, operation, adjoint):
-    return tensor.new_empty(_operation(operation).shapes(int(adjoint))[1])
-
-
-def _setup(ctx, inputs, output):
-    _, ctx.operation, ctx.is_adjoint = inputs
-    ctx.keep = _operation(ctx.operation)  # the caller may have dropped it when backward comes
-
-
-def _backward(ctx, gradient):
-    return torch.ops.lierne.move(gradient, ctx.operation, not ctx.is_adjoint), None, None
-
-
-_move.register_autograd(_backward, setup_context=_setup)
-
-
-class _Move(torch.autograd.Function):
-    """lierne::move without a dispatcher's way there, which takes as long as a short message."""
-
-    @staticmethod
-    def forward(ctx, tensor, operation, adjoint):
-        ctx.operation, ctx.is_adjoint = operation, adjoint
-        return operation._execute(tensor, adjoint)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return _moved(gradient, ctx.operation, not ctx.is_adjoint), None, None
-
-
-def _moved(tensor, operation, adjoint):
-    """The result of an operation. Graphs that are compiled, exported or traced get the operator. Where nothing
-    differentiates or maps what is done with the tensor now, no Function is in the way."""
-    if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-            or torch._C._len_torch_dispatch_stack() > 0):
-        return torch.ops.lierne.move(tensor, operation.id, adjoint)
-    if (tensor.requires_grad and torch.is_grad_enabled() or torch._C._are_functorch_transforms_active()
-            or torch.autograd.forward_ad._current_level >= 0):
-        return _Move.apply(tensor, operation, adjoint)
-    return operation._execute(tensor, adjoint)
 
 
 class Window(lierne.Window):

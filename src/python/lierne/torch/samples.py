@@ -16,7 +16,8 @@ import torch
 import lierne
 from lierne._library import arguments
 from lierne._types import Integers, Mode, Place, Report
-from lierne.torch import Operation, _moved, before_update, check_input, checked
+from lierne.torch import Operation, before_update, check_input, checked
+from lierne.torch._autograd import moved
 from lierne.torch._memory import Blocks
 
 if typing.TYPE_CHECKING:
@@ -136,5 +137,5 @@ class _Together(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        return None, None, None, *(None if gradient is None else _moved(gradient, operation, True)
+        return None, None, None, *(None if gradient is None else moved(gradient, operation, True)
                                    for gradient, operation in zip(gradients, ctx.operations))
