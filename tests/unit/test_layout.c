@@ -64,6 +64,9 @@ Test(layout, zigzag_full_and_compact) {
     cr_assert_eq(n, 2); /* cp 0 owns chunks 0 and 3 of two rows each */
     cr_assert(boxes[0].start[1] == 0 && boxes[0].size[1] == 2 && boxes[0].local[1] == 0);
     cr_assert(boxes[1].start[1] == 6 && boxes[1].size[1] == 2 && boxes[1].local[1] == 2);
+    boxes[1].size[1] = 77;
+    assert_ok(lierne_layout_get_boxes(boxes, 1, &n, compact, 0));
+    cr_assert(n == 2 && boxes[1].size[1] == 77, "beyond the capacity");
     assert_ok(lierne_layout_get_boxes(boxes, 4, &n, full, 6));
     cr_assert_eq(n, 1, "cp 1 owns chunks 1 and 2, which are one piece");
     cr_assert(boxes[0].start[1] == 2 && boxes[0].size[1] == 4 && boxes[0].local[1] == 2);

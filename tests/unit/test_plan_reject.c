@@ -126,6 +126,7 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     s = good, s.shape = negative, rejected(s, LIERNE_ERR_INVALID, "-4", 8);
     s = good, s.batch_axis = 3, rejected(s, LIERNE_ERR_INVALID, "batch_axis is 3", 8);
     s = good, s.sequence_axis = 0, rejected(s, LIERNE_ERR_INVALID, "sequence_axis 0", 8);
+    s = good, s.sequence_axis = 3, rejected(s, LIERNE_ERR_INVALID, "sequence_axis 3", 8);
     s = good, s.dtype = (lierne_dtype)99, rejected(s, LIERNE_ERR_INVALID, "dtype is 99", 8);
     s = good, s.max_inflight = 65, rejected(s, LIERNE_ERR_INVALID, "65, must be in 0 to 64", 8);
     s = good, s.routing = (lierne_routing)-1;

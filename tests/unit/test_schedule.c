@@ -329,6 +329,20 @@ Test(schedule, a_text_is_read_as_it_was_written) {
     cr_assert_eq(lierne_mem_live(), before);
 }
 
+Test(schedule, a_group_has_ranks) {
+    const lierne_schedule_group_spec specs[] = {
+        {.size = sizeof specs[0], .name = "g", .uid = 1, .nranks = 2},
+        {.size = sizeof specs[0], .name = "g", .uid = 1, .ranks = (int[]){0}}};
+    const char *const says[] = {"group 'g' has no ranks: NULL", "group 'g' has nranks below 1"};
+    lierne_schedule *s;
+    int index;
+    assert_ok(lierne_schedule_create(&s, 0));
+    for (int i = 0; i < 2; i++) {
+        assert_error(lierne_schedule_add_group(&index, s, &specs[i]), LIERNE_ERR_INVALID, says[i]);
+    }
+    lierne_schedule_destroy(s);
+}
+
 Test(schedule, a_name_has_at_most_63_characters) {
     char name[LIERNE_MAX_OPERATION_NAME + 2];
     lierne_schedule *s = create(0);
