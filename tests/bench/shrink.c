@@ -240,8 +240,8 @@ static double simulate_agreement(int world) {
     static agreement all[MOST_RANKS];
     static int flag[MOST_RANKS], watches[MOST_RANKS];
     const lierne_members members = {.world = world, .count = world};
-    int opened = lierne_abort_flags_open(world), own = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    lierne_abort_flags *flags = lierne_abort_flags_map((uint64_t)getpid(), opened, world, 0);
+    int opened = lierne_abort_flags_open(world, 0), own = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    lierne_abort_flags *flags = lierne_abort_flags_map((uint64_t)getpid(), opened, world, 0, 0);
     double most = 0;
     CHECK(flags && own >= 0, "flags of %d ranks", world);
     for (int r = 0; r < world; r++) {

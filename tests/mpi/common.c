@@ -88,9 +88,11 @@ void test_cut_messages(lierne_context *context, size_t bytes) {
     }
 }
 
-void test_exchange_densely(lierne_context *context, int few) {
+void test_exchange_by(lierne_context *context, test_exchange way) {
     if (strcmp(context->control->name, "mpi") == 0) {
-        ((lierne_mpi_state *)context->control_self)->few = few;
+        lierne_mpi_state *m = context->control_self;
+        m->few = way == TEST_SPARSELY ? 0 : LIERNE_MPI_FEW;
+        m->boards &= way == TEST_ON_BOARDS;
     }
 }
 

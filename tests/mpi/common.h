@@ -40,8 +40,10 @@ void test_hurry(lierne_context *context, double seconds);
 
 /* Over MPI, cuts messages into pieces of at most `bytes` from now on, the same on every rank. */
 void test_cut_messages(lierne_context *context, size_t bytes);
-/* Up to how many ranks control messages are exchanged densely. Collective. */
-void test_exchange_densely(lierne_context *context, int few);
+/* How control messages are exchanged over MPI from now on: in rounds as many ranks do, densely as
+ * few ranks do, or densely on boards, which is what there is at first on one node. Collective. */
+typedef enum { TEST_SPARSELY, TEST_DENSELY, TEST_ON_BOARDS, TEST_EXCHANGES } test_exchange;
+void test_exchange_by(lierne_context *context, test_exchange way);
 
 /* Memory for in and out of calls that fail: MPI may use them until MPI_Finalize, so test_finish
  * frees them after it. */

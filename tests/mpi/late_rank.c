@@ -404,11 +404,10 @@ static lierne_status make_brick(lierne_context *context) {
     return lierne_brick_create(&brick, context, &spec);
 }
 
-/* The late rank finds control messages of a rank that has given up. few: the most ranks that
- * exchange densely. */
-static void read_late(int few, int late, lierne_status (*plan)(lierne_context *context)) {
+/* The late rank finds control messages of a rank that has given up. */
+static void read_late(test_exchange way, int late, lierne_status (*plan)(lierne_context *context)) {
     lierne_context *context = test_context(PATIENT);
-    test_exchange_densely(context, few);
+    test_exchange_by(context, way);
     reuse memory = {0};
     MPI_Barrier(MPI_COMM_WORLD);
     test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);
@@ -438,9 +437,9 @@ int main(int argc, char **argv) {
         for (int late = 0; late < 2; late++) {
             give_up_in_flight(late);
             agree_late(late);
-            for (int few = 0; few <= test_world; few += test_world) {
-                read_late(few, late, plan_swap);
-                read_late(few, late, make_brick);
+            for (int way = 0; way < TEST_EXCHANGES; way++) {
+                read_late((test_exchange)way, late, plan_swap);
+                read_late((test_exchange)way, late, make_brick);
             }
         }
     }

@@ -13,9 +13,9 @@
 #define TIMEOUT    0.5 /* seconds, where a rank does not call */
 #define MOST_RANKS 64
 
-static lierne_context *open_context(int few) {
+static lierne_context *open_context(test_exchange way) {
     lierne_context *context = test_context(PATIENT);
-    test_exchange_densely(context, few);
+    test_exchange_by(context, way);
     return context;
 }
 
@@ -188,9 +188,9 @@ static void long_message_without_memory(lierne_context *context) {
 /* Rank 0 calls after the others have given up, whose contexts stay dead. Without messages all ranks
  * are then in the barrier, which must fail nevertheless. The buffers of pending messages must stay
  * allocated: MPI reads them when rank 0 calls. */
-static void stay_away(int few, size_t nmessages, size_t words) {
+static void stay_away(test_exchange way, size_t nmessages, size_t words) {
     size_t before = lierne_mem_live();
-    lierne_context *context = open_context(few);
+    lierne_context *context = open_context(way);
     lierne_control_message message = {.peer = 0, .count = words};
     lierne_control_messages received = {0};
     CHECK_OK(lierne_alloc(&message.words, words, 8));
@@ -224,8 +224,8 @@ static void stay_away(int few, size_t nmessages, size_t words) {
 }
 
 /* The last rank does not call, and the others watch a process that has ended in its place. */
-static void peer_dies(int few) {
-    lierne_context *context = open_context(few);
+static void peer_dies(test_exchange way) {
+    lierne_context *context = open_context(way);
     lierne_mpi_state *state = context->control_self;
     int last = test_world - 1;
     double start = lierne_now();
@@ -248,10 +248,9 @@ static void peer_dies(int few) {
     CHECK_OK(lierne_context_destroy(context));
 }
 
-/* few: the most ranks that exchange densely. */
-static void exchange_all_ways(int few) {
+static void exchange_all(test_exchange way) {
     size_t before = lierne_mem_live();
-    lierne_context *context = open_context(few);
+    lierne_context *context = open_context(way);
     every_pattern(context, 20);
     every_pattern(context, 5000);
     every_length_of_pieces(context);
@@ -269,10 +268,10 @@ static void exchange_all_ways(int few) {
     CHECK_OK(lierne_context_destroy(context));
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     if (test_world > 1) {
-        stay_away(few, 0, 0);
-        stay_away(few, 1, 10);
-        stay_away(few, 1, 3 * LIERNE_MPI_SINK);
-        peer_dies(few);
+        stay_away(way, 0, 0);
+        stay_away(way, 1, 10);
+        stay_away(way, 1, 3 * LIERNE_MPI_SINK);
+        peer_dies(way);
     }
 }
 
@@ -283,7 +282,8 @@ int main(int argc, char **argv) {
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     }
     test_start(&argc, &argv);
-    exchange_all_ways(LIERNE_MPI_FEW);
-    exchange_all_ways(0);
+    for (int way = 0; way < TEST_EXCHANGES; way++) {
+        exchange_all((test_exchange)way);
+    }
     return test_finish();
 }

@@ -24,7 +24,7 @@ static rlim_t limit_files(rlim_t bytes) {
 
 Test(file_limits, abort_flags_of_many_ranks) {
     const rlim_t before = limit_files(8 << 10);
-    int few = lierne_abort_flags_open(2), many = lierne_abort_flags_open(1000);
+    int few = lierne_abort_flags_open(2, 0), many = lierne_abort_flags_open(1000, 0);
     limit_files(before);
     cr_assert(few >= 0 && many == -1, "%d, %d", few, many);
     close(few);

@@ -20,16 +20,12 @@ enum { FAILED, HASH, NOT_HASH, WORDS };
 
 #define CLOSING 0x636c6f7365u /* the hash of a rank that closes */
 
-lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation) {
+lierne_status lierne_mpi_minimum(lierne_mpi_state *m, int words) {
     MPI_Request request;
     return lierne_mpi_wait(m,
-                           MPI_Iallreduce(m->reduce_in, m->reduce_out, words, MPI_INT64_T,
-                                          operation, m->comm, &request),
+                           MPI_Iallreduce(m->reduce_in, m->reduce_out, words, MPI_INT64_T, MPI_MIN,
+                                          m->comm, &request),
                            &request, "agreeing");
-}
-
-static lierne_status minimum(lierne_mpi_state *m, int words) {
-    return lierne_mpi_allreduce(m, words, MPI_MIN);
 }
 
 static lierne_status broadcast(lierne_mpi_state *m, void *data, size_t bytes, int root) {
@@ -118,7 +114,7 @@ static lierne_status find_difference(lierne_mpi_state *m, const lierne_field *fi
     LIERNE_TRY(broadcast(m, m->reduce_out, 2 * sizeof m->reduce_out[0], 0));
     size_t first_n = (size_t)m->reduce_out[1];
     m->reduce_in[FAILED] = m->reduce_out[0] != hash ? m->rank : m->world;
-    LIERNE_TRY(minimum(m, 1));
+    LIERNE_TRY(lierne_mpi_minimum(m, 1));
     int differs = (int)m->reduce_out[FAILED];
     LIERNE_TRY(compare_pages(m, fields, n, first_n, &at));
     m->reduce_out[0] = at;

@@ -62,7 +62,7 @@ static lierne_status fill_rank_info(lierne_mpi_state *m, const lierne_context_sp
     char host[MPI_MAX_PROCESSOR_NAME];
     int length;
     MPI_Get_processor_name(host, &length);
-    m->opened = lierne_abort_flags_open(m->world);
+    m->opened = lierne_abort_flags_open(m->world, lierne_mpi_board_bytes(m->world));
     lierne_rank_info_fill(&m->ranks[m->rank], m->rank, m->opened);
     LIERNE_TRY(lierne_ports_open(&m->ports, &m->ranks[m->rank].address, m->world));
     return lierne_context_node_id(&m->ranks[m->rank].node, spec, m->rank, host);

@@ -3,7 +3,6 @@
 #include "runtime/control/survivors.h"
 
 #include <sched.h>
-#include <string.h>
 
 /* Another rank may need this core in order to send. If each rank has a core of its own, yielding
  * costs more than a message. Open MPI yields in every poll by itself when it knows of more ranks
@@ -25,10 +24,14 @@ static void progress_mpi(void *state) {
 
 static lierne_status allreduce_max(void *state, int64_t *values, size_t n) {
     lierne_mpi_state *m = state;
-    lierne_mpi_start_deadline(m);
-    memcpy(m->reduce_in, values, n * sizeof *values);
-    LIERNE_TRY(lierne_mpi_allreduce(m, (int)n, MPI_MAX));
-    memcpy(values, m->reduce_out, n * sizeof *values);
+    lierne_status memory;
+    for (size_t i = 0; i < n; i++) { /* the complement of the maximum is the least complement */
+        m->reduce_in[i] = ~values[i];
+    }
+    LIERNE_TRY(lierne_mpi_exchange(m, (int)n, NULL, 0, NULL, &memory));
+    for (size_t i = 0; i < n; i++) {
+        values[i] = ~m->reduce_out[i];
+    }
     return LIERNE_OK;
 }
 

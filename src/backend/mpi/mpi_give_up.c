@@ -21,7 +21,8 @@
 
 /* m->ranks must be in the order of ranks. */
 bool lierne_mpi_map_flags(lierne_mpi_state *m) {
-    return lierne_processes_map_flags(&m->flags, m->flag, m->ranks, m->world, m->rank);
+    return lierne_processes_map_flags(&m->flags, m->flag, m->ranks, m->world, m->rank,
+                                      lierne_mpi_board_bytes(m->world));
 }
 
 lierne_status lierne_mpi_listen(lierne_mpi_state *m) {

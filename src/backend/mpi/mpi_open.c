@@ -57,11 +57,12 @@ lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached, bool *an
     }
     m->reduce_in[n] = reached;
     lierne_mpi_start_deadline(m);
-    LIERNE_TRY(lierne_mpi_allreduce(m, n + 1, MPI_MIN));
+    LIERNE_TRY(lierne_mpi_minimum(m, n + 1));
     lierne_mpi_close_descriptor(m);
     for (int i = 0; i < n; i++) {
         answers[i] = m->reduce_out[i];
     }
+    m->boards = m->reduce_out[n] && lierne_mpi_board_bytes(m->world) > 0;
     if (!m->reduce_out[n]) {
         LIERNE_TRY(open_notices(m));
     }

@@ -214,13 +214,15 @@ lierne_status lierne_mpi_exchange(lierne_mpi_state *m, int words,
     size_t word = sizeof m->sink[0];
     size_t bytes = m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink;
     const lierne_mpi_exchange_spec spec = {
-        .tag = m->tags + (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
+        .number = m->exchanges,
+        .tag = m->tags + (int)(m->exchanges % LIERNE_MPI_CONTROL_TAGS),
         .piece = bytes < word ? 1 : bytes / word,
         .words = words,
         .messages = messages,
         .nmessages = n,
         .received = received,
     };
+    m->exchanges++;
     lierne_mpi_start_deadline(m);
     lierne_status status =
         (m->world <= m->few ? lierne_mpi_dense_exchange : exchange_sparsely)(m, &spec, memory);

@@ -15,7 +15,8 @@
 #define LIERNE_MPI_SINK            (1 << 17) /* words; unused pages of it take no memory */
 #define LIERNE_MPI_CONTROL_TAGS    2
 #define LIERNE_MPI_POLLS_PER_YIELD 64
-#define LIERNE_MPI_FEW             16 /* most ranks of a dense exchange */
+#define LIERNE_MPI_FEW             16   /* most ranks of a dense exchange */
+#define LIERNE_MPI_SHORT           8192 /* words of a board's side */
 
 /* What a rank tells the others about its error. */
 typedef struct lierne_notice {
@@ -36,7 +37,7 @@ typedef struct lierne_mpi_state {
     double timeout;           /* seconds */
     lierne_deadline deadline; /* of the running collective */
     int agreements;
-    unsigned exchanges;   /* sparse ones, and dense ones */
+    uint32_t exchanges;   /* sparse ones, and dense ones */
     int few;              /* most ranks that exchange densely; at most LIERNE_MPI_FEW */
     bool abandoned;       /* MPI may still write here, for example after a missed deadline */
     bool pending_buffers; /* a sparse exchange failed with sends in flight */
@@ -56,7 +57,8 @@ typedef struct lierne_mpi_state {
     int *flag;                 /* per rank: index of its flag, or -1 on another node */
     lierne_ports ports;        /* where the flags do not reach all, and LIERNE_ADDRESS is set */
     bool ready;                /* ranks can tell each other that they give up */
-    MPI_Comm notices;          /* MPI_COMM_NULL if flags reach all ranks */
+    bool boards;      /* dense exchanges are by boards beside the flags, which reach all ranks */
+    MPI_Comm notices; /* MPI_COMM_NULL if flags reach all ranks */
     MPI_Request listening;
     lierne_notice notice; /* the last one received */
     lierne_notice first_notice;
@@ -105,10 +107,9 @@ lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *req
  * deadline, yields from time to time. The state is abandoned on failure. */
 lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what);
 
-/* mpi_agree.c. Reduces words of reduce_in into reduce_out; the caller started the deadline.
- * Collective.
- */
-lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation);
+/* mpi_agree.c. The minimum of words of reduce_in goes to reduce_out; the caller started the
+ * deadline. Collective. */
+lierne_status lierne_mpi_minimum(lierne_mpi_state *m, int words);
 lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
                                size_t n, int *id, lierne_status *decision);
 lierne_status lierne_mpi_agree_exchange(void *state, const lierne_control_agreement *agreement,
@@ -120,6 +121,7 @@ bool lierne_mpi_all_close(lierne_mpi_state *m);
 
 /* mpi_dense_exchange.c. The exchange where ranks are few. */
 typedef struct lierne_mpi_exchange_spec {
+    uint32_t number; /* of exchanges before this one */
     int tag;
     size_t piece; /* words of a full one */
     int words;    /* of the reduction */
@@ -127,6 +129,19 @@ typedef struct lierne_mpi_exchange_spec {
     size_t nmessages;
     lierne_control_messages *received; /* NULL: what arrives is dropped */
 } lierne_mpi_exchange_spec;
+/* What a rank shows the others of its node in place of heads and short messages. */
+typedef struct lierne_mpi_side {
+    int64_t counts[LIERNE_MPI_FEW]; /* of words for each rank, or -1 */
+    int64_t values[LIERNE_MAX_REDUCED];
+    int64_t words[LIERNE_MPI_SHORT];
+} lierne_mpi_side;
+typedef struct lierne_mpi_board {
+    _Alignas(64) _Atomic uint32_t turn; /* exchanges that the rank has written to it */
+    lierne_mpi_side sides[2];
+} lierne_mpi_board;
+static inline size_t lierne_mpi_board_bytes(int world) {
+    return world <= LIERNE_MPI_FEW ? sizeof(lierne_mpi_board) : 0;
+}
 /* Collective. The minimum of spec->words of reduce_in goes to reduce_out. received is in no order,
  * and of no use if *memory is NO_MEMORY. */
 lierne_status lierne_mpi_dense_exchange(lierne_mpi_state *m, const lierne_mpi_exchange_spec *spec,

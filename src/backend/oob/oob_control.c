@@ -62,7 +62,7 @@ lierne_status lierne_oob_reserve(lierne_oob_state *s) {
         s->watches[r] = LIERNE_NO_WATCH;
         s->flag[r] = -1;
     }
-    s->opened = lierne_abort_flags_open(s->world);
+    s->opened = lierne_abort_flags_open(s->world, 0);
     lierne_rank_info_fill(&s->infos[s->rank], s->rank, s->opened);
     return lierne_ports_open(&s->ports, &s->infos[s->rank].address, s->world);
 }
@@ -80,7 +80,7 @@ lierne_status lierne_oob_meet(lierne_oob_state *s, bool *reached, lierne_status 
     LIERNE_TRY(lierne_oob_gather(s, &own, s->infos, sizeof own, "finding nodes"));
     s->crowded = lierne_processes_watch(s->watches, s->infos, s->world, s->rank);
     s->flags_reach_all =
-        lierne_processes_map_flags(&s->flags, s->flag, s->infos, s->world, s->rank);
+        lierne_processes_map_flags(&s->flags, s->flag, s->infos, s->world, s->rank, 0);
     const lierne_ports_ranks ranks = {.infos = s->infos,
                                       .rank = s->rank,
                                       .world = s->world,

@@ -28,15 +28,22 @@ typedef struct shared {
 
 struct lierne_abort_flags {
     shared *memory;
+    char *boards; /* behind the flags */
+    size_t board;
     size_t bytes;
 };
 
-static size_t bytes_of(int n) {
+/* Where the boards begin. */
+static size_t flags_end(int n) {
     return sizeof(shared) + (size_t)n * sizeof(flag);
 }
 
-int lierne_abort_flags_open(int n) {
-    if (!lierne_file_may_have(bytes_of(n))) {
+static size_t bytes_of(int n, size_t board) {
+    return flags_end(n) + (size_t)n * board;
+}
+
+int lierne_abort_flags_open(int n, size_t board) {
+    if (!lierne_file_may_have(bytes_of(n, board))) {
         return -1;
     }
     int descriptor = memfd_create("lierne-abort-flags", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -44,7 +51,7 @@ int lierne_abort_flags_open(int n) {
         return -1;
     }
     /* Without the seals, a process that shortens the file kills the others with SIGBUS. */
-    if (ftruncate(descriptor, (off_t)bytes_of(n)) != 0 ||
+    if (ftruncate(descriptor, (off_t)bytes_of(n, board)) != 0 ||
         fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0 ||
         posix_fallocate(descriptor, 0, sizeof(shared)) != 0) {
         close(descriptor);
@@ -53,16 +60,23 @@ int lierne_abort_flags_open(int n) {
     return descriptor;
 }
 
-static shared *map_flags(int descriptor, int n, int index) {
-    off_t own = (off_t)(offsetof(shared, at) + (size_t)index * sizeof(flag));
-    if (posix_fallocate(descriptor, own, sizeof(flag)) != 0) {
+static bool reserve_bytes(int descriptor, size_t at, size_t bytes) {
+    return bytes == 0 || posix_fallocate(descriptor, (off_t)at, (off_t)bytes) == 0;
+}
+
+static shared *map_flags(int descriptor, int n, size_t board, int index) {
+    const size_t i = (size_t)index;
+    if (!reserve_bytes(descriptor, offsetof(shared, at) + i * sizeof(flag), sizeof(flag)) ||
+        !reserve_bytes(descriptor, flags_end(n) + i * board, board)) {
         return NULL;
     }
-    void *memory = mmap(NULL, bytes_of(n), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    void *memory =
+        mmap(NULL, bytes_of(n, board), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int n, int index) {
+lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int n, size_t board,
+                                           int index) {
     char path[64];
     lierne_abort_flags *flags;
     snprintf(path, sizeof path, "/proc/%llu/fd/%d", (unsigned long long)process, descriptor);
@@ -73,13 +87,15 @@ lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int
         }
         return NULL;
     }
-    flags->bytes = bytes_of(n);
-    flags->memory = map_flags(opened, n, index);
+    flags->bytes = bytes_of(n, board);
+    flags->memory = map_flags(opened, n, board, index);
     close(opened);
     if (!flags->memory) {
         lierne_mem_free(flags);
         return NULL;
     }
+    flags->boards = (char *)flags->memory + flags_end(n);
+    flags->board = board;
     return flags;
 }
 
@@ -125,4 +141,8 @@ lierne_common_words *lierne_abort_flags_common(const lierne_abort_flags *flags) 
 
 lierne_rank_words *lierne_abort_flags_rank(const lierne_abort_flags *flags, int index) {
     return &flags->memory->at[index].words;
+}
+
+void *lierne_abort_flags_board(const lierne_abort_flags *flags, int index) {
+    return flags->boards + (size_t)index * flags->board;
 }

@@ -21,12 +21,14 @@ typedef struct lierne_rank_words {
     _Atomic int64_t result;  /* how that went on the rank */
 } lierne_rank_words;
 
-/* Creates shared memory for n lowered flags. Returns a descriptor, which the caller closes, or -1
- * if the system does not allow it. */
-LIERNE_PRIVATE int lierne_abort_flags_open(int n);
+/* Creates shared memory for n lowered flags, and for a board of so many bytes for each rank, all
+ * zero, which its owner uses as it likes. Returns a descriptor, which the caller closes, or -1 if
+ * the system does not allow it. */
+LIERNE_PRIVATE int lierne_abort_flags_open(int n, size_t board);
 /* Maps the flags that another process, or this one, opened for n ranks, and reserves memory for
- * the one at index. Returns NULL if the system does not allow it. */
-lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int n, int index);
+ * the one at index and its board. Returns NULL if the system does not allow it. */
+lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int n, size_t board,
+                                           int index);
 /* NULL is allowed. Raised flags stay raised for the other ranks. */
 LIERNE_PRIVATE void lierne_abort_flags_unmap(lierne_abort_flags *flags);
 
@@ -45,5 +47,6 @@ LIERNE_PRIVATE lierne_status lierne_abort_flags_get(const lierne_abort_flags *fl
 
 lierne_common_words *lierne_abort_flags_common(const lierne_abort_flags *flags);
 lierne_rank_words *lierne_abort_flags_rank(const lierne_abort_flags *flags, int index);
+LIERNE_PRIVATE void *lierne_abort_flags_board(const lierne_abort_flags *flags, int index);
 
 #endif

@@ -144,7 +144,7 @@ static bool same_node(const lierne_rank_info *a, const lierne_rank_info *b) {
 }
 
 bool lierne_processes_map_flags(lierne_abort_flags **flags, int *flag,
-                                const lierne_rank_info *infos, int world, int rank) {
+                                const lierne_rank_info *infos, int world, int rank, size_t board) {
     const lierne_rank_info *first = NULL;
     int count = 0;
     *flags = NULL;
@@ -155,7 +155,8 @@ bool lierne_processes_map_flags(lierne_abort_flags **flags, int *flag,
         }
     }
     if (first && first->flags != LIERNE_NO_FLAGS) {
-        *flags = lierne_abort_flags_map(first->process, (int)first->flags, world, flag[rank]);
+        *flags =
+            lierne_abort_flags_map(first->process, (int)first->flags, world, board, flag[rank]);
     }
     return *flags && count == world;
 }

@@ -54,8 +54,9 @@ LIERNE_PRIVATE bool lierne_process_ended(int watch);
 
 /* Maps the abort flags that the lowest rank of this node opened: *flags becomes NULL if the system
  * does not allow it. flag[r] is the index of rank r's flag, -1 for one on another node. Returns
- * whether the flags reach all ranks. infos is in the order of ranks. */
+ * whether the flags reach all ranks. infos is in the order of ranks; board: as it was opened. */
 LIERNE_PRIVATE bool lierne_processes_map_flags(lierne_abort_flags **flags, int *flag,
-                                               const lierne_rank_info *infos, int world, int rank);
+                                               const lierne_rank_info *infos, int world, int rank,
+                                               size_t board);
 
 #endif
