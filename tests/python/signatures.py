@@ -32,9 +32,10 @@ def functions(node, prefix=""):
 
 
 def modules():
+    """Those that a user imports, and where lierne.torch.context is made."""
     for path in glob.glob(os.path.join(PACKAGE, "**", "*.py"), recursive=True):
         name = os.path.basename(path)
-        if name == "__init__.py" or not name.startswith("_"):
+        if name in ("__init__.py", "_context.py") or not name.startswith("_"):
             with open(path) as file:
                 yield os.path.relpath(path, PACKAGE), ast.parse(file.read())
 
