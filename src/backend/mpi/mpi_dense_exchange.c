@@ -89,15 +89,13 @@ static lierne_mpi_board *board_of(const exchange *x, int peer) {
 
 /* Where on a side the words for a rank begin, or -1: they are sent. Both ranks find the same. */
 static int64_t place_of(const exchange *x, const int64_t *counts, int peer) {
-    int64_t at = 0;
+    int64_t at = 0, next = 0; /* next: behind the last that fit */
     for (int r = 0; r <= peer; r++) {
-        bool fits = counts[r] <= LIERNE_MPI_SHORT - at && counts[r] <= (int64_t)x->spec->piece;
-        if (r == peer) {
-            return fits ? at : -1;
-        }
-        at += fits && counts[r] > 0 ? counts[r] : 0;
+        bool fits = counts[r] <= LIERNE_MPI_SHORT - next && counts[r] <= (int64_t)x->spec->piece;
+        at = fits ? next : -1;
+        next += fits && counts[r] > 0 ? counts[r] : 0;
     }
-    return -1;
+    return at;
 }
 
 /* Short messages to others, and the heads of all. */
