@@ -355,7 +355,7 @@ static void identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
     id.what = d == LIERNE_DIRECTION_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD
                                             : LIERNE_RECORD_COALESCED_ADJOINT;
-    id.match = lierne_plan_match_id(x->decision, (int)d, 0);
+    id.match = lierne_plan_match_id(x->decision, (int)d, (size_t)id.number);
     id.counter = &x->counters->sides[d];
     lierne_execution_identify(x->executions[d], id);
 }

@@ -198,9 +198,15 @@ void lierne_plan_own(lierne_plan *plan) {
     plan->context->nplans -= lierne_context_remove_dependent(plan->context, &plan->dependent);
 }
 
+/* A send may be complete before it is received, and its rank then be calls ahead. With n requests,
+ * a call that was not received is at most n - 1 calls before the last one of its receiver; the
+ * sender may have 2 n later messages ready (two per request over shared memory), and n - 1 calls of
+ * its own in flight before the last of these. */
+enum { MATCH_IDS = 4 * LIERNE_MAX_INFLIGHT };
+
 int lierne_plan_match_id(int decision, int direction, size_t call) {
-    int64_t tag = ((int64_t)decision * 2 + direction) * LIERNE_MAX_INFLIGHT;
-    return (int)((tag + (int64_t)(call % LIERNE_MAX_INFLIGHT)) & INT_MAX);
+    int64_t tag = ((int64_t)decision * 2 + direction) * MATCH_IDS;
+    return (int)((tag + (int64_t)(call % MATCH_IDS)) & INT_MAX);
 }
 
 const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction direction) {
