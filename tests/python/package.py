@@ -317,6 +317,8 @@ class Bridges(unittest.TestCase):
             np.testing.assert_array_equal(plan.forward(x).reshape(6, 2), expected)
             with self.assertRaisesRegex(ValueError, "rows has 3 entries, must have 2"):
                 plan.update_counts([1, 2, 0])
+            with self.assertRaisesRegex(TypeError, "rows has elements of type float64, not int64"):
+                plan.update_counts([1.5, 2])
 
         def owners(context):
             plan = lierne.Bridge(context, src, dst, (2, 2, 1), "i32", sequence_axis=1, owner="rows",
@@ -331,6 +333,8 @@ class Bridges(unittest.TestCase):
                     row_owner=rows)):
                 with self.assertRaisesRegex(ValueError, "row_owner has 3 entries, must have 4"):
                     wrong([0, 1, 1])
+                with self.assertRaisesRegex(OverflowError, "row_owner has a value that does not fit int32"):
+                    wrong([0, 1, 1, 1 << 32])
 
         with lierne.Context.sim(2) as world:
             world.run(counts)

@@ -122,6 +122,8 @@ class Rows(unittest.TestCase):
         self.assertEqual(lierne.partition_bisect(at, 2, [1, 1, 1, 9]).tolist(), [0, 0, 0, 1])
         with self.assertRaisesRegex(ValueError, "costs has 3 entries, must have 4"):
             lierne.partition_bisect(at, 2, [1, 2, 3])
+        with self.assertRaisesRegex(TypeError, "costs has elements of type float64, not int64"):
+            lierne.partition_bisect(at, 2, [0.5, 0.5, 0.5, 0.9])
         with self.assertRaisesRegex(lierne.errors.InvalidError, "cost of row 1 is -2"):
             lierne.partition_bisect(at, 2, [1, -2, 3, 4])
         with self.assertRaises(lierne.errors.InvalidError):

@@ -6,7 +6,7 @@ import typing
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, arguments, call, choice, ffi, handle, lib, make, sized, text
+from lierne._library import Spec, arguments, call, choice, ffi, handle, lib, make, numbers, sized, text
 from lierne._types import (DType, Direction, Integers, MegatronAlgorithm, Output, Owner, Routing, RowOrder, Shape,
                            Shapes, SharedOutput, Storage)
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route
@@ -159,14 +159,14 @@ class Bridge(Plan):
     def update_rows(self, row_owner: Integers) -> None:
         """Replaces the row map of owner "rows". Collective. Raises as update_shape."""
         self.context._check_unused("the plan", self)
-        owner = np.ascontiguousarray(sized("row_owner", row_owner, self._map), np.int32)
+        _, owner = numbers("int32_t", "row_owner", sized("row_owner", row_owner, self._map))
         self.context._call(lib.lierne_plan_update_rows, self._alive(),
                            ffi.cast("int32_t *", owner.ctypes.data))
 
     def update_counts(self, rows: typing.Optional[Integers]) -> None:
         """The rows of each sample of this rank's source dp rank (variable_rows); None on a rank that
         holds no source. Collective."""
-        counts = None if rows is None else np.ascontiguousarray(rows, np.int64)
+        counts = None if rows is None else numbers("int64_t", "rows", rows)[1]
         if rows is not None:
             sized("rows", counts, self._nsamples)
         pointer = ffi.NULL if rows is None else ffi.cast("int64_t *", counts.ctypes.data)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lierne._arrays import dtype_number
-from lierne._library import Spec, call, choice, ffi, handle, lib, sized
+from lierne._library import Spec, call, choice, ffi, handle, lib, numbers, sized
 from lierne._types import Array, CollectiveAlgorithm, DType, Integers, Reduction
 from lierne.bridges import group_handle
 from lierne.plan import Plan, reduction_of
@@ -124,8 +124,7 @@ def partition_bisect(positions: npt.ArrayLike, world: int, costs: typing.Optiona
     (nrows, 3), float32 or float64. costs: None for equally many rows, or a number of at least 0 for each, of
     which every rank gets as much as a row allows."""
     if costs is not None:
-        costs = np.ascontiguousarray(costs, np.int64)
-        sized("costs", costs, len(positions))
+        _, costs = numbers("int64_t", "costs", sized("costs", costs, len(positions)))
     at = ffi.NULL if costs is None else ffi.cast("int64_t *", costs.ctypes.data)
     positions = np.ascontiguousarray(positions)
     sized("positions", positions, 3 * len(positions))
