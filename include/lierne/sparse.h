@@ -202,8 +202,9 @@ typedef struct lierne_fetch_and_add_spec {
 #define LIERNE_FETCH_AND_ADD_SPEC_INIT                                                             \
     { .size = sizeof(lierne_fetch_and_add_spec), .width = 1 }
 
-/* Creates a plan that fetches and adds, from the ghosts of `like`: a plan of a graph or of
- * references, whose own rows may have another type. in and out of lierne_plan_forward are combined
+/* Creates a plan that fetches and adds, from the ghosts of `like`: a plan of a graph, of references
+ * or of a migration, or a flattened one (lierne/halo.h), whose own rows may have another type. in
+ * and out of lierne_plan_forward are combined
  * buffers of nowned + nghosts rows, and may be one buffer: in has the values of the owned rows and
  * what each ghost adds, out the sums of the owned rows and what each ghost fetched.
  *
@@ -254,15 +255,16 @@ typedef struct lierne_graph_lists {
     int64_t nremote_edges;
     const int64_t *remote_edges;
 } lierne_graph_lists;
-/* Fills *lists for a plan of a graph or of references. Not collective. Errors: INVALID (NULL,
+/* Fills *lists for a plan of a graph, of references or of a migration, or a flattened one
+ * (lierne/halo.h); those without a graph as for references. Not collective. Errors: INVALID (NULL,
  * lists->size, a plan of another kind). */
 LIERNE_API lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists,
                                                      const lierne_plan *plan);
 
 /* Writes this rank's part of a plan of a graph, of references or of swaps (lierne/halo.h) as JSON,
- * from which the plan can be created again. Free *text with lierne_text_destroy.
- * docs/conventions.md lists the keys. Not collective. Errors: INVALID (NULL, a
- * plan of another kind), NO_MEMORY. */
+ * from which the plan can be created again. A migration and a flattened plan become references.
+ * Free *text with lierne_text_destroy. docs/conventions.md lists the keys. Not collective. Errors:
+ * INVALID (NULL, a plan of another kind), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan);
 /* Creates a plan from such texts, each rank from its own. length: bytes of text, without a
  * terminating zero. Collective, as planning. Needs time and memory in proportion to the texts,
@@ -299,10 +301,11 @@ LIERNE_API lierne_status lierne_partition_morton(int32_t *owner, const void *pos
  * the first), so that few rows have neighbors beyond it. Rows with equal coordinates are in row
  * order. costs: NULL, and ranks own as many rows as lierne_partition_split gives them; or a number
  * of at least 0 for each row, and the costs of the two sides are as near as a row allows to the
- * ranks' fractions. Otherwise as lierne_partition_morton. Mostly 5 to 25 % fewer ghosts than along
- * the curve (docs/performance.md). Time is that of three sorts and a pass over the rows for each
- * doubling of world; 56 bytes per row. Errors: as lierne_partition_morton; INVALID also for a
- * negative cost, OVERFLOW for their sum. */
+ * ranks' fractions, that of the first half rounded down to a whole number. Otherwise as
+ * lierne_partition_morton. Mostly 5 to 25 % fewer ghosts than along the curve
+ * (docs/performance.md). Time is that of three sorts and a pass over the rows for each doubling of
+ * world; 56 bytes per row. Errors: as lierne_partition_morton; INVALID also for a negative cost,
+ * OVERFLOW for their sum. */
 LIERNE_API lierne_status lierne_partition_bisect(int32_t *owner, const void *positions,
                                                  lierne_dtype dtype, const int64_t *costs,
                                                  int64_t nrows, int world);

@@ -16,8 +16,8 @@ static lierne_status take_spec(lierne_fetch_and_add_spec *spec,
     if (!lierne_star_forest_saved_spec_of(like)) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: like is a plan of kind %s, must be one of "
-                           "lierne_plan_create_graph, lierne_plan_create_references or "
-                           "lierne_plan_create_flattened",
+                           "lierne_plan_create_graph, lierne_plan_create_references, "
+                           "lierne_plan_create_migration or lierne_plan_create_flattened",
                            rank, like->parts.kind);
     }
     LIERNE_TRY(lierne_check_dtype(spec->dtype, rank));

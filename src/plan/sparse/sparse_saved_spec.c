@@ -182,7 +182,7 @@ lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const liern
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "plan is %s",
-                           plan ? "not one of a graph or of references" : "NULL");
+                           plan ? "not one of a graph, of references or of a migration" : "NULL");
     }
     const lierne_star_forest *f = &r->forest;
     const lierne_star_forest_graph *g = &r->graph;
