@@ -107,30 +107,38 @@ static void run_plans(lierne_context *host, lierne_context *device, const char *
     }
 }
 
+/* Twice: the second call packs into what the first one has emptied, in both phases. */
 static void run_coalesced(lierne_context *host, lierne_context *device, int rank, void *stream) {
+    static const int kinds[] = {3, 3, 4};
     buffers *b = malloc(sizeof *b);
     lierne_coalesced *all[2] = {NULL, NULL};
-    lierne_plan *plans[2][2];
+    lierne_plan *plans[2][3];
     lierne_context *contexts[2] = {host, device};
-    const void *in[2] = {b->in[0], b->in[1]};
-    void *out[2][2] = {{b->expected[0], b->expected[1]}, {b->got[0], b->got[1]}};
+    const void *in[3] = {b->in[0], b->in[1], b->in[2]};
+    void *out[2][3] = {{b->expected[0], b->expected[1], b->expected[2]},
+                       {b->got[0], b->got[1], b->got[2]}};
     memset(b, 0x5a, sizeof *b);
-    fill(b->in[0], rank, 1);
-    fill(b->in[1], rank, 2);
     for (int c = 0; c < 2; c++) {
-        check(make_plan(&plans[c][0], contexts[c], 3) == LIERNE_OK, "planning");
-        check(make_plan(&plans[c][1], contexts[c], 4) == LIERNE_OK, "planning");
-        check(lierne_coalesced_create(&all[c], plans[c], 2) == LIERNE_OK, "coalescing");
-        check(lierne_coalesced_begin(all[c], LIERNE_DIRECTION_FORWARD, out[c], in,
-                                     c ? stream : NULL) == LIERNE_OK &&
-                  lierne_coalesced_end(all[c], LIERNE_DIRECTION_FORWARD) == LIERNE_OK,
-              "coalesced plans");
+        for (int i = 0; i < 3; i++) {
+            check(make_plan(&plans[c][i], contexts[c], kinds[i]) == LIERNE_OK, "planning");
+        }
+        check(lierne_coalesced_create(&all[c], plans[c], 3) == LIERNE_OK, "coalescing");
+        for (int call = 0; call < 2; call++) {
+            for (int i = 0; i < 3; i++) {
+                fill(b->in[i], rank, 3 * call + i);
+            }
+            check(lierne_coalesced_begin(all[c], LIERNE_DIRECTION_FORWARD, out[c], in,
+                                         c ? stream : NULL) == LIERNE_OK &&
+                      lierne_coalesced_end(all[c], LIERNE_DIRECTION_FORWARD) == LIERNE_OK,
+                  "coalesced plans");
+        }
     }
     check(memcmp(b->expected, b->got, sizeof b->got) == 0, "coalesced plans have the same bits");
     for (int c = 0; c < 2; c++) {
         check(lierne_coalesced_destroy(all[c]) == LIERNE_OK, "coalesced plans");
-        check(lierne_plan_destroy(plans[c][0]) == LIERNE_OK, "plan");
-        check(lierne_plan_destroy(plans[c][1]) == LIERNE_OK, "plan");
+        for (int i = 0; i < 3; i++) {
+            check(lierne_plan_destroy(plans[c][i]) == LIERNE_OK, "plan");
+        }
     }
     free(b);
 }

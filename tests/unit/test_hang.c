@@ -2,6 +2,7 @@
  * and dumps of hangs that are made here, entry by entry. Seeded hangs of whole jobs: tests/hang. */
 #include "base/base.h"
 #include "collectives.h"
+#include "diagnose/hang_view.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/context/context.h"
@@ -11,6 +12,7 @@
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,6 +376,28 @@ Test(hang, of_two_that_wait_the_silent_one_is_named) {
     lierne_recorder_close(&recorders[0]);
     lierne_recorder_close(&recorders[1]);
     clean(folder);
+}
+
+/* A damaged file must not make every entry look through all operations: one that began 257
+ * operations back gets no more entries. */
+Test(hang, an_entry_belongs_to_one_of_the_last_operations) {
+    for (int later = 255; later <= 256; later++) {
+        const lierne_recorder_spec spec = {.world = 1, .members = 1, .capacity = 512};
+        lierne_recorder r;
+        lierne_hang_view view = {0};
+        assert_ok(lierne_recorder_open(&r, &spec));
+        for (int i = 0; i <= later; i++) {
+            lierne_recorder_add(&r, &(lierne_entry){.kind = LIERNE_RECORD_CALL, .number = i});
+        }
+        lierne_recorder_add(&r, &(lierne_entry){.kind = LIERNE_RECORD_END, .number = 0});
+        assert_ok(lierne_dump_parse(&view.dump, r.header, r.bytes, "the recorder"));
+        assert_ok(lierne_hang_view_fill(&view));
+        cr_expect_eq(view.operations.count, (size_t)later + 1);
+        cr_expect_eq(isinf(view.operations.at[0].ended) != 0, later == 256, "%d later", later);
+        lierne_mem_free(view.operations.at);
+        lierne_dump_clear(&view.dump);
+        lierne_recorder_close(&r);
+    }
 }
 
 static void add_numbered(const lierne_recorder *r, lierne_record_kind kind, int n,

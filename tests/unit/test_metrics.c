@@ -4,6 +4,7 @@
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "rank_threads.h"
+#include "runtime/context/context.h"
 #include "unit/expect.h"
 #include "unit/plan_case.h"
 
@@ -211,6 +212,30 @@ Test(metrics, tell_who_is_waited_for) {
                   text);
     }
     cr_expect_eq(value_of(text, "lierne_context_dead", "status=\"LIERNE_ERR_TIMEOUT\""), 1);
+    assert_ok(lierne_sim_destroy_all(w.sim));
+    forget(RANKS, 1);
+}
+
+/* Two calls of plan 0 that wait for rank 2 are what is left at the beginning of a full ring. */
+Test(metrics, a_ring_may_begin_with_calls_in_flight) {
+    world w = {0};
+    ask();
+    open_world(&w, 5);
+    const lierne_recorder *r = &w.contexts[1]->recorder;
+    for (int i = 0; i < 2; i++) {
+        lierne_entry e = {.kind = LIERNE_RECORD_CALL, .number = i};
+        lierne_recorder_add(r, &e);
+        e.kind = LIERNE_RECORD_WAIT, e.peer = 2;
+        lierne_recorder_add(r, &e);
+    }
+    for (uint32_t i = 4; i < r->header->capacity; i++) {
+        lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_OPERATED});
+    }
+    lierne_metrics_write(w.contexts[1]);
+    const char *text = read_metrics(1, 0);
+    check_format(text);
+    cr_expect_geq(value_of(text, "lierne_in_flight_seconds", "plan=\"weights\""), 0, "%s", text);
+    cr_expect_geq(value_of(text, "lierne_waits_for_seconds", "peer=\"2\"}"), 0, "%s", text);
     assert_ok(lierne_sim_destroy_all(w.sim));
     forget(RANKS, 1);
 }
