@@ -3,6 +3,7 @@
  * and messages are not those of MPI: the i-th even one is rank EVEN + i, the i-th odd one ODD + i.
  */
 #include "layouts.h"
+#include "lierne/node.h"
 #include "mpi/common.h"
 #include "unit/redistribute_case.h"
 
@@ -273,6 +274,23 @@ static void specs_that_are_wrong(void) {
     reject(OTHERS, LIERNE_ERR_MISMATCH, "members");
 }
 
+/* The ranks of a context that shrinks are those of the world, of which they were members. */
+static void halves_that_shrink(void) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    int processes[MOST], ranks[MOST], n = list_half(processes, ranks);
+    lierne_context *context = create_half(), *smaller;
+    lierne_context_abort(context, LIERNE_ERR_TRANSPORT, "to shrink it");
+    CHECK_OK(lierne_context_shrink(&smaller, context, &spec));
+    CHECK(lierne_context_get_world_size(smaller) == n, "%d ranks are left",
+          lierne_context_get_world_size(smaller));
+    for (int r = 0; r < n; r++) {
+        int former = lierne_context_get_former_rank(smaller, r);
+        CHECK(former == ranks[r], "rank %d was %d, must be %d", r, former, ranks[r]);
+    }
+    CHECK_OK(lierne_context_destroy(smaller));
+    CHECK_OK(lierne_context_destroy(context));
+}
+
 /* The last member of each half does not plan: the others name ranks of the world. */
 static void a_member_that_does_not_call(void) {
     int processes[MOST], ranks[MOST], n = list_half(processes, ranks);
@@ -320,6 +338,7 @@ int main(int argc, char **argv) {
     halves();
     specs_that_are_wrong();
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    halves_that_shrink();
     a_member_that_does_not_call();
     return test_finish();
 }

@@ -271,6 +271,39 @@ static void *rejects(void *argument) {
     return NULL;
 }
 
+/* Allocation k of the process fails while a run is created, on whatever rank that is: all ranks get
+ * that error, until there are fewer. The first 400 reach as far as its copies of plans. */
+static void *lacks_memory(void *argument) {
+    static rank_state states[RANKS];
+    static lierne_status got[RANKS];
+    const lierne_isolation_spec ep = LIERNE_ISOLATION_SPEC_INIT;
+    rank_state *s = &states[(intptr_t)argument];
+    lierne_schedule *isolated = NULL;
+    open_state(s, (int)(intptr_t)argument, "memory", 20, 0);
+    lierne_schedule *recorded = record(s, 100);
+    check(lierne_schedule_isolate(&isolated, recorded, &ep) == LIERNE_OK, "isolate");
+    size_t k = 1;
+    for (bool fails = true; fails; k += k < 400 ? 1 : 16) {
+        lierne_run *run = NULL;
+        meet_ranks();
+        lierne_mem_fail_at(k);
+        meet_ranks();
+        got[s->rank] = lierne_run_create(&run, s->context, isolated, NULL);
+        meet_ranks();
+        lierne_mem_fail_at(0);
+        fails = got[0] != LIERNE_OK && k < 4000;
+        must(got[s->rank] == (fails ? LIERNE_ERR_NO_MEMORY : LIERNE_OK) && !run == fails,
+             "a run without memory");
+        check(lierne_run_destroy(run) == LIERNE_OK, "destroy");
+    }
+    check(k > 400 && k < 4000, "allocations fail");
+    lierne_schedule_destroy(isolated);
+    lierne_schedule_destroy(recorded);
+    meet_ranks();
+    close_state(s);
+    return NULL;
+}
+
 int main(void) {
     memory = test_device_stream_memory();
     memory.name = "cuda";
@@ -281,6 +314,8 @@ int main(void) {
     check(lierne_mem_live() == 0, "nothing leaks");
     run_ranks(rejects);
     check(lierne_mem_live() == 0, "nothing leaks after a rejection");
+    run_ranks(lacks_memory);
+    check(lierne_mem_live() == 0, "nothing leaks without memory");
     run_ranks(stays_shut);
     return print_checks();
 }

@@ -4,6 +4,7 @@
 #include "bridge_plan.h"
 #include "collectives.h"
 #include "plan/plan.h"
+#include "rank_threads.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -89,6 +90,52 @@ Test(compose, a_copy_for_a_run_does_the_same) {
         assert_ok(lierne_plan_destroy(plans[i]));
     }
     close_sim(sim);
+}
+
+typedef struct copying {
+    lierne_plan *plans[2], *made[2];
+    lierne_status status[2];
+} copying;
+
+static void copy_plan(lierne_context *context, void *shared) {
+    copying *c = shared;
+    int rank = lierne_context_get_rank(context);
+    c->status[rank] = lierne_plan_copy(&c->made[rank], context, c->plans[rank], NULL, 0);
+}
+
+/* Whether two ranks copy a plan, of whose allocations one fails, on whatever rank that is. */
+static bool copies_without(size_t allocation) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
+    const lierne_all_gather_spec gather = all_gather_of(1, LIERNE_DTYPE_I64);
+    size_t before = lierne_mem_live();
+    copying c;
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, 2, &spec));
+    for (int r = 0; r < 2; r++) {
+        assert_ok(
+            lierne_plan_create_all_gather(&c.plans[r], lierne_sim_get_context(sim, r), &gather));
+    }
+    lierne_mem_fail_at(allocation);
+    rank_threads(sim, 2, copy_plan, &c);
+    lierne_mem_fail_at(0);
+    cr_assert_eq(c.status[0], c.status[1], "allocation %zu: %d, %d", allocation, c.status[0],
+                 c.status[1]);
+    cr_assert(c.status[0] == LIERNE_OK || c.status[0] == LIERNE_ERR_NO_MEMORY);
+    for (int r = 0; r < 2 && c.status[0] == LIERNE_OK; r++) {
+        assert_ok(lierne_plan_destroy(c.made[r])); /* which the context does not do */
+    }
+    bool alive = lierne_context_get_status(lierne_sim_get_context(sim, 0)) == LIERNE_OK;
+    assert_ok(lierne_sim_destroy_all(sim));
+    cr_assert(!alive || lierne_mem_live() == before, "allocation %zu: a leak", allocation);
+    return c.status[0] == LIERNE_OK;
+}
+
+Test(compose, a_copy_that_one_rank_cannot_make_is_made_on_none) {
+    size_t k = 1;
+    while (k < 1000 && !copies_without(k)) {
+        k++;
+    }
+    cr_expect(k > 20 && k < 1000, "%zu allocations", k);
 }
 
 /* Two rows of width elements, stride gapped, to ghosts with the same stride. */
