@@ -131,6 +131,34 @@ Test(serialize, without_a_fault_it_becomes_a_plan) {
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
+/* Whether a text becomes a plan although one allocation fails. */
+static bool becomes_a_plan_without(const char *text, size_t allocation) {
+    lierne_sim *sim;
+    lierne_plan *plan;
+    assert_ok(lierne_sim_create(&sim, 1, NULL));
+    cr_assert(lierne_sim_get_context(sim, 0));
+    lierne_mem_fail_at(allocation);
+    lierne_status status = read_text(&plan, sim, text);
+    lierne_mem_fail_at(0);
+    cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !plan), "%zu: %s: %s",
+              allocation, lierne_status_name(status), lierne_last_error());
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_sim_destroy(sim));
+    cr_assert_eq(lierne_mem_live(), 0, "allocation %zu: a leak", allocation);
+    return status == LIERNE_OK;
+}
+
+Test(serialize, without_memory_there_is_no_plan) {
+    const char *const texts[] = {graph, halo};
+    for (int i = 0; i < 2; i++) {
+        size_t k = 1;
+        while (k < 1000 && !becomes_a_plan_without(texts[i], k)) {
+            k++;
+        }
+        cr_expect(k > 20 && k < 1000, "%zu allocations", k);
+    }
+}
+
 /* The text with one of its values, which must occur once, replaced. */
 static void change(char *to, size_t size, const char *text, const char *right, const char *wrong) {
     const char *at = strstr(text, right);
