@@ -331,12 +331,14 @@ static void *first_remote(void *argument) {
     failing.event_query = query_failing;
     device->stream_driver = &failing;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    int aborted = fake_nccl_count().aborted;
     double start = lierne_now();
     check(make_plan(&plan, device, 0) == LIERNE_ERR_TRANSPORT && !plan &&
               strstr(lierne_last_error(), ": the fake failed"),
           "an error that NCCL notices is every rank's");
     check(lierne_now() - start < 10, "at once");
     meet_ranks();
+    check(fake_nccl_count().aborted - aborted == RANKS, "the communicators are aborted");
     fake_nccl_set_error(ncclSuccess);
     lierne_context_destroy(device);
     return NULL;
