@@ -51,18 +51,23 @@ static lierne_status meet(lierne_window *w, int round, long *wrong) {
     return status;
 }
 
-/* Rounds until an error, at most some of them; a rank that leaves them destroys nothing. */
-static void live(report *own, int rank, const char *name, double timeout, int most, bool leaves) {
+static lierne_status create(lierne_context **context, lierne_window **w, int rank, const char *name,
+                            double timeout) {
     const lierne_context_spec context_spec = {.size = sizeof context_spec, .timeout = timeout};
     const lierne_node_spec spec = {
         .size = sizeof spec, .rank = rank, .world = RANKS, .name = name, .context = &context_spec};
     const lierne_window_spec window_spec = {.size = sizeof window_spec,
                                             .bytes = (int64_t)sizeof(int) * WORDS};
+    lierne_status status = lierne_context_create_node(context, &spec);
+    return status == LIERNE_OK ? lierne_window_create(w, *context, &window_spec) : status;
+}
+
+/* Rounds until an error, at most some of them; a rank that leaves them destroys nothing. */
+static void live(report *own, int rank, const char *name, double timeout, int most, bool leaves) {
     lierne_context *context = NULL;
     lierne_window *w = NULL;
     double start = lierne_now();
-    lierne_status status = lierne_context_create_node(&context, &spec);
-    status = status == LIERNE_OK ? lierne_window_create(&w, context, &window_spec) : status;
+    lierne_status status = create(&context, &w, rank, name, timeout);
     while (status == LIERNE_OK && atomic_load(&own->rounds) < most) {
         start = lierne_now();
         status = meet(w, atomic_fetch_add(&own->rounds, 1), &own->wrong);
@@ -150,6 +155,41 @@ static void leave_early(void) {
     }
 }
 
+/* In the second round rank 0 notifies and ends at once, and rank 2 is late. */
+static void come(report *own, int rank, const char *name) {
+    lierne_context *context = NULL;
+    lierne_window *w = NULL;
+    own->status = create(&context, &w, rank, name, 20);
+    own->status = own->status == LIERNE_OK ? meet(w, 0, &own->wrong) : own->status;
+    if (own->status == LIERNE_OK) {
+        pass(rank == 2 ? 300000 : 0);
+        own->status = lierne_window_notify(w, NULL);
+    }
+    if (own->status == LIERNE_OK && rank > 0) {
+        own->status = lierne_window_wait(w, NULL);
+    }
+    snprintf(own->message, sizeof own->message, "%s", lierne_last_error());
+}
+
+/* A rank that has come and then ended is no error to those that wait for another one. */
+static void end_early(void) {
+    char name[64];
+    pid_t pids[RANKS];
+    snprintf(name, sizeof name, "rounds-early-%d", (int)getpid());
+    memset(reports, 0, RANKS * sizeof *reports);
+    for (int r = 0; r < RANKS; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            come(&reports[r], r, name);
+            _exit(0);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_RANK(process_await(pids[r], LONG, NULL), "a rank hangs", &reports[r]);
+        CHECK_RANK(reports[r].status == LIERNE_OK, "a round that all came to", &reports[r]);
+    }
+}
+
 int main(void) {
     srand(11);
     reports = process_share(RANKS * sizeof *reports);
@@ -160,5 +200,6 @@ int main(void) {
         interrupt(i, SIGSTOP, 0.5, "have not notified within 0.5 s: rank %d");
     }
     leave_early();
+    end_early();
     return process_counts();
 }
