@@ -54,7 +54,8 @@ extern "C" {
  * process, so that TRANSPORT cannot be returned: set MPI_ERRORS_RETURN on MPI_COMM_WORLD.
  *
  * lierne_context_destroy of a context that is not dead waits for all ranks, at most the timeout; a
- * rank that plans at that time gets MISMATCH, and its context is dead. The communicators of a dead
+ * rank that plans at that time gets MISMATCH, or PEER_FAILED where it finds that this rank has left
+ * before it has all messages of planning, and its context is dead. The communicators of a dead
  * context are never freed, nor are those of a context that not all ranks destroyed in time. If a
  * context died in a collective call of MPI, which cannot be cancelled, or sent notices to other
  * nodes, one allocation of about a megabyte is never freed either (two if
