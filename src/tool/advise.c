@@ -155,7 +155,7 @@ int tool_place(int argc, char **argv) {
     status = status < 0 ? tool_json(argv, format, &json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &bridge.path) : status;
     if (status < 0 && !bridge.name) {
-        return tool_usage(argv, "--bridge is missing");
+        return tool_missing(argv, "bridge", bridge.path);
     }
     if (status < 0 && side && strcmp(side, "src") != 0 && strcmp(side, "dst") != 0) {
         return tool_usage(argv, "--side is '%s', must be src or dst", side);

@@ -104,7 +104,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     bridge->json = !bridge->formats && bridge->format == 1;
     status = status < 0 ? find_input(bridge, argc, argv) : status;
     if (status < 0 && !bridge->name && !bridge->optional && !bridge->set) {
-        return tool_usage(argv, "--bridge is missing");
+        return tool_missing(argv, "bridge", bridge->path);
     }
     if (status < 0 && bridge->algorithm && find_name(algorithms, bridge->algorithm) < 0) {
         return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",

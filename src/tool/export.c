@@ -159,8 +159,11 @@ int tool_export(int argc, char **argv) {
                                    {"to", 't', &q.to, NULL, "megatron devicemesh rankfile"}};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     status = status < 0 ? tool_one_file(argc, argv, &q.path) : status;
-    if (status < 0 && (!q.name || !q.to)) {
-        return tool_usage(argv, "%s is missing", q.name ? "--to" : "--grid");
+    if (status < 0 && !q.name) {
+        return tool_missing(argv, "grid", q.path);
+    }
+    if (status < 0 && !q.to) {
+        return tool_usage(argv, "--to is missing");
     }
     status = status < 0 ? tool_load_valid(argv, q.path, NULL, &config) : status;
     if (status < 0) {

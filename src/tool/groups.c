@@ -93,8 +93,11 @@ static int parse(int argc, char **argv, question *q) {
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     status = status < 0 ? tool_json(argv, format, &q->json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &q->path) : status;
-    if (status < 0 && (!q->grid || !q->list)) {
-        return tool_usage(argv, "%s is missing", q->grid ? "--dims" : "--grid");
+    if (status < 0 && !q->grid) {
+        return tool_missing(argv, "grid", q->path);
+    }
+    if (status < 0 && !q->list) {
+        return tool_usage(argv, "--dims is missing");
     }
     return status < 0 ? split(argv, q) : status;
 }

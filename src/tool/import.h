@@ -58,7 +58,11 @@ bool import_whole(int64_t *to, const cJSON *item, int64_t least, int64_t most);
 /* size / by, which must be whole: returns -1 or TOOL_INVALID. */
 int import_share(const import_world *world, const char *what, int64_t size, int64_t by,
                  int64_t *out);
-/* The text of a file, "-" for standard input, to be freed. NULL: it could not be read, said so. */
+/* The text of a file, "-" for standard input, to be freed. NULL: it cannot be read, or has a byte
+ * 0; said so. */
 char *import_read(const import_world *world, const char *path);
+/* Warns where none of n sizes was found in the file; what: which are looked for. */
+void import_warn_default(const import_world *world, const char *path, const int64_t *sizes, int n,
+                         const char *what);
 
 #endif

@@ -58,27 +58,46 @@ int tool_load_text(char **argv, const char *text, size_t length, bool quiet, lie
     return end;
 }
 
-int tool_no_such(char **argv, const char *what, const char *name, const char *path,
-                 const lierne_config *config) {
-    char list[400] = "";
+/* Names of the grids or bridges (what) of a file, if they fit; returns how many it has. */
+static int list_names(char *list, size_t size, const char *what, const lierne_config *config) {
     size_t used = 0;
     bool grids = strcmp(what, "grid") == 0;
     int bridges = lierne_config_get_nbridges(config);
     int packed = bridges + lierne_config_get_npacked_bridges(config);
     int count = grids ? lierne_config_get_ngrids(config)
                       : packed + lierne_config_get_nredistributions(config);
-    for (int i = 0; i < count && used < sizeof list; i++) {
+    for (int i = 0; i < count && used < size; i++) {
         const char *known = grids         ? lierne_config_get_grid_name(config, i)
                             : i < bridges ? lierne_config_get_bridge_name(config, i)
                             : i < packed
                                 ? lierne_config_get_packed_bridge_name(config, i - bridges)
                                 : lierne_config_get_redistribution_name(config, i - packed);
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known);
+        used += (size_t)snprintf(list + used, size - used, "%s%s", i ? ", " : "", known);
     }
-    if (count == 0 || used >= sizeof list) {
-        return tool_usage(argv, "there is no %s '%s' in %s, which has %d", what, name, path, count);
+    if (count == 0 || used >= size) {
+        snprintf(list, size, "%d", count);
     }
-    return tool_usage(argv, "there is no %s '%s' in %s, which has: %s", what, name, path, list);
+    return used >= size ? 0 : count;
+}
+
+int tool_no_such(char **argv, const char *what, const char *name, const char *path,
+                 const lierne_config *config) {
+    char list[400];
+    bool listed = list_names(list, sizeof list, what, config) > 0;
+    return tool_usage(argv, "there is no %s '%s' in %s, which has%s %s", what, name, path,
+                      listed ? ":" : "", list);
+}
+
+int tool_missing(char **argv, const char *what, const char *path) {
+    char list[400];
+    lierne_config *config = NULL;
+    if (path && strcmp(path, "-") != 0) {
+        lierne_config_read(&config, path);
+    }
+    bool listed = config && list_names(list, sizeof list, what, config) > 0;
+    lierne_config_destroy(config);
+    return listed ? tool_usage(argv, "--%s is missing; %s has: %s", what, path, list)
+                  : tool_usage(argv, "--%s is missing", what);
 }
 
 void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic) {

@@ -74,6 +74,19 @@ static void print_wrapped(const char *text) {
     printf("\n");
 }
 
+/* A list of ranks in lines that fit, each indented. */
+static void print_ranks(const int *ranks, int count) {
+    int column = printf("  [");
+    for (int i = 0; i < count; i++) {
+        int width = snprintf(NULL, 0, "%d,", ranks[i]);
+        if (column + width > tool_width(COLUMNS)) {
+            column = printf("\n   ") - 1;
+        }
+        printf("%d%s", ranks[i], i + 1 < count ? "," : "]\n");
+        column += width;
+    }
+}
+
 static void print_mapping(const plan_summary *summary) {
     const int *ranks;
     int count;
@@ -88,10 +101,9 @@ static void print_mapping(const plan_summary *summary) {
     lierne_megatron_map_get_misaligned(&ranks, &count, summary->map);
     if (count > 0) {
         printf("On %d rank%s the dp ranks are misaligned; Megatron-LM delivers samples of\n"
-               "another dp rank there:\n  ",
+               "another dp rank there:\n",
                count, count == 1 ? "" : "s");
-        tool_print_ints(stdout, ranks, shown(summary, count, MOST_LISTED));
-        printf("\n");
+        print_ranks(ranks, shown(summary, count, MOST_LISTED));
         print_left_out(count, shown(summary, count, MOST_LISTED), "  ");
     }
 }
@@ -177,6 +189,9 @@ static void print_groups(const plan_summary *summary, const char *title, const i
         if (plan_summary_shows(summary, ranks + g * size, size)) {
             column = print_group(summary, ranks + g * size, size, column);
         }
+    }
+    if (column == 1) {
+        printf(" rank %d is in none", summary->only);
     }
     printf("\n");
 }

@@ -92,6 +92,9 @@ void tool_progress_end(void);
  * Returns TOOL_USAGE. */
 int tool_no_such(char **argv, const char *what, const char *name, const char *path,
                  const lierne_config *config);
+/* Prints that the option of this name, grid or bridge, is missing, and what the file at path has.
+ * Returns TOOL_USAGE. */
+int tool_missing(char **argv, const char *what, const char *path);
 
 /* Colours: where there is a terminal and no NO_COLOR, or as this says. */
 typedef enum tool_color {

@@ -289,7 +289,7 @@ run 2 plan "$good" --bridge vision_to_llm --rank ''
 # groups. The wanted groups are worked out by hand: rank = tp + 2 cp + 4 dp.
 run 2 groups
 run 2 groups $good
-err_has "--grid is missing"
+err_has "--grid is missing; $good has: vision, llm"
 run 2 groups $good --grid llm
 err_has "--dims is missing"
 run 2 groups $good $good --grid llm --dims tp

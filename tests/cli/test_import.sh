@@ -155,6 +155,14 @@ echo 'data_parallel_shard_degree = 4' >>"$work/titan.toml"
 rejects "torchtitan, another rest" 1 "but 32 ranks leave 2" torchtitan "$work/titan.toml" -w 32
 echo 'expert_parallel_degree = 4' >>"$work/titan.toml"
 rejects "torchtitan, experts" 1 "write the view by hand" torchtitan "$work/titan.toml" -w 32
+printf '[parallelism]\n\0tensor_parallel_degree = 4\n' >"$work/nul.toml"
+rejects "torchtitan, a byte 0" 2 "nul.toml is no text: byte 15 is 0" torchtitan "$work/nul.toml" -w 8
+echo '{"tp": 4}' >"$work/other"
+for format in torchtitan megatron; do
+    "$lierne" import $format "$work/other" -w 8 2>"$work/err" >"$work/out"
+    grep -q "^lierne import: warning: $work/other has none of .*: every size is 1, and dp the world's$" "$work/err"
+    verdict $? "import $format of another file: $(cat "$work/err")"
+done
 rejects "component without dp" 1 "component images has no dp" component -- images=tp=2,rank_offset=0
 rejects "components without offsets" 1 "has no rank_offset" component -- a=dp=2 b=dp=2
 rejects "component with experts" 2 "how its ranks fold is not known" component -- a=dp=2,ep=2

@@ -79,6 +79,11 @@ has "plan fan-in, text" "direction fan_in, dp ratio 2" "[0,2] [1,3] [4,6] [5,7]"
 ends "plan fan-in, text, rank 2" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 2
 has "plan fan-in, text, rank 2" "forward route of rank 2" "adjoint route of rank 2" "send to 0,"
 
+# On 7 ranks of 10 no group of the destination has rank 9.
+config 10 tp=2,dp=4@0 tp=2,cp=2,dp=2@0 b,s,h 8,16,4 bf16 "$partial"
+ends "plan of a rank in no group" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 9
+has "plan of a rank in no group" "  rank 9 is in none"
+
 # One rank of a large world takes the memory of one rank, and one array of nodes.
 config 131072 tp=2,dp=65536 tp=2,cp=4,dp=16384 b,s,h 65536,8,4 bf16 "$partial"
 sed -i 's/^{/{"nodes":8,/' "$work/config.json"
@@ -258,11 +263,11 @@ $(row stages 3 1)" ]
 verdict $? "the summary comes first: $(cat "$work/out")"
 ! grep -qE '^(Coordinates on|gather groups|leaders)' "$work/out"
 verdict $? "coordinates and groups without --all: $(cat "$work/out")"
-list_bridges() { # list_bridges CONFIG: of worlds of up to 64 ranks
+list_bridges() { # list_bridges CONFIG: of worlds of up to 128 ranks
     python3 - "$1" <<'END'
 import json, sys
 d = json.load(open(sys.argv[1]))
-print(*(b["name"] for b in d.get("bridges", []) + d.get("packed_bridges", []) if d["world_size"] <= 64))
+print(*(b["name"] for b in d.get("bridges", []) + d.get("packed_bridges", []) if d["world_size"] <= 128))
 END
 }
 for config in grids/*.json; do
@@ -278,6 +283,8 @@ done
 file=grids/encoder-llm-8.json
 for command in plan simulate; do
     ends "$command without bridge" 2 "$lierne" $command $file
+    grep -qxF "lierne $command: --bridge is missing; $file has: vision_to_llm" "$work/err"
+    verdict $? "$command without bridge: $(cat "$work/err")"
     ends "$command, no such bridge" 2 "$lierne" $command $file --bridge none
     ends "$command, no such file" 2 "$lierne" $command "$work/none.json" --bridge none
     ends "$command, algorithm" 2 "$lierne" $command $file -b vision_to_llm -a best

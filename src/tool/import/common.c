@@ -65,6 +65,17 @@ int import_share(const import_world *world, const char *what, int64_t size, int6
     return -1;
 }
 
+void import_warn_default(const import_world *world, const char *path, const int64_t *sizes, int n,
+                         const char *what) {
+    for (int i = 0; i < n; i++) {
+        if (sizes[i]) {
+            return;
+        }
+    }
+    tool_say(world->argv, "warning: %s has none %s: every size is 1, and dp the world's", path,
+             what);
+}
+
 char *import_read(const import_world *world, const char *path) {
     bool standard = strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "rb");
@@ -83,6 +94,11 @@ char *import_read(const import_world *world, const char *path) {
     good = memory && fclose(memory) == 0 && good;
     if (!good) {
         tool_say(world->argv, "cannot read %s: %s", path, strerror(reason));
+        free(text);
+        return NULL;
+    }
+    if (strlen(text) < length) { /* what is behind the byte would be passed over */
+        tool_say(world->argv, "%s is no text: byte %zu is 0", path, strlen(text) + 1);
         free(text);
         return NULL;
     }

@@ -181,6 +181,9 @@ int import_megatron(import_world *world, int argc, char **argv) {
         }
         status = read_script(world, &read, text);
         free(text);
+        if (status < 0) {
+            import_warn_default(world, argv[0], read.size, HEADS, "of Megatron-LM's sizes");
+        }
     }
     for (int i = 0; i < argc && status < 0; i++) {
         status = read_word(world, &read, argv[i], i + 1 < argc ? argv[i + 1] : NULL);

@@ -105,6 +105,9 @@ int import_torchtitan(import_world *world, int argc, char **argv) {
         status = read_line(world, size, line);
     }
     free(text);
+    if (status < 0) {
+        import_warn_default(world, argv[0], size, NDEGREES, "of torchtitan's degrees");
+    }
     status = status < 0 ? complete_size(world, size) : status;
     return status < 0 ? add_grid(world, size) : status;
 }
