@@ -90,6 +90,19 @@ numbers=$(printf '#include <lierne/status.h>\nLIERNE_VERSION_MAJOR.LIERNE_VERSIO
     cc -E -P -Iinclude - | tail -n 1 | tr -d ' ')
 [ "$numbers" = "$version" ]
 verdict $? "LIERNE_VERSION_STRING $version is $numbers"
+# CHANGELOG.md names what the headers have; the first column of a table has former names.
+old=$(python3 - <(cat include/lierne.h include/lierne/*.h) CHANGELOG.md <<'END'
+import re, sys
+headers, changes = (open(path).read() for path in sys.argv[1:])
+known = set(re.findall(r"\b(?:lierne|LIERNE)_\w+", headers))
+known |= {f"LIERNE_DIAGNOSTIC_{name}" for name in re.findall(r"^    X\(\d+, (\w+),", headers, re.M)}
+now = re.sub(r"^\|[^|]*\|", "", changes, flags=re.M)
+named = set(re.findall(r"\b((?:lierne|LIERNE)_\w+)\b(?!\.\.\.|\*)", now))
+print(*sorted(name for name in named if name not in known and not name.endswith("_")))
+END
+)
+[ -z "$old" ]
+verdict $? "CHANGELOG.md has names that the headers lack: $old"
 top=$(sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
 [ "$top" = "$version" ]
 verdict $? "the top entry of CHANGELOG.md, $top, is $version"
