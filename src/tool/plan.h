@@ -55,7 +55,8 @@ bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size)
 lierne_status plan_nodes_open(plan_summary *summary);
 void plan_nodes_close(plan_summary *summary);
 void plan_nodes_json(const plan_cost *cost, bool bounds);
-void plan_nodes_text(const plan_cost cost[2], bool bounds);
+void plan_nodes_text(const plan_cost cost[2]);
+void plan_nodes_text_rank(const plan_cost cost[2]); /* where one rank was planned */
 lierne_status plan_nodes_add(plan_summary *summary, const lierne_plan *plan, int rank,
                              lierne_direction direction);
 

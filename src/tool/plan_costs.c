@@ -81,7 +81,7 @@ void plan_print_costs(const plan_summary *summary, bool bounds) {
     }
     print_times("time by the links, direct", f->direct_ns, a->direct_ns);
     print_times("  balanced", f->balanced_ns, a->balanced_ns);
-    print_numbers("messages", f->messages, a->messages);
+    print_numbers(summary->only < 0 ? "messages" : "messages received", f->messages, a->messages);
     print_numbers("stages", f->stages, a->stages);
     if (f->most_peers > 0 || a->most_peers > 0) {
         print_numbers("peers of a rank, at most", f->most_peers, a->most_peers);

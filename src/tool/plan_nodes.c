@@ -133,7 +133,16 @@ typedef struct line {
     int64_t bound[2];
 } line;
 
-void plan_nodes_text(const plan_cost cost[2], bool bounds) {
+void plan_nodes_text_rank(const plan_cost cost[2]) {
+    const plan_nodes *f = cost[0].nodes, *a = cost[1].nodes;
+    const int64_t from[] = {f->between, a->between}, inside[] = {f->inside, a->inside};
+    const int64_t to[] = {f->most_sent, a->most_sent};
+    plan_print_bytes("received from other nodes", from, NULL);
+    plan_print_bytes("received inside the node", inside, NULL);
+    plan_print_bytes("sent to other nodes", to, NULL);
+}
+
+void plan_nodes_text(const plan_cost cost[2]) {
     line lines[] = {{.name = "between nodes"},
                     {.name = "inside nodes"},
                     {.name = "most sent by a node"},
@@ -152,6 +161,6 @@ void plan_nodes_text(const plan_cost cost[2], bool bounds) {
         }
     }
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        plan_print_bytes(lines[i].name, lines[i].bytes, bounds ? lines[i].bound : NULL);
+        plan_print_bytes(lines[i].name, lines[i].bytes, lines[i].bound);
     }
 }

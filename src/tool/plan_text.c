@@ -246,7 +246,7 @@ static void print_costs(const plan_summary *summary) {
            summary->balanced ? ", balanced" : "", tool_paint(stdout, TOOL_PLAIN));
     plan_print_costs(summary, !one);
     if (summary->cost[LIERNE_DIRECTION_FORWARD].nodes) {
-        plan_nodes_text(summary->cost, !one);
+        (one ? plan_nodes_text_rank : plan_nodes_text)(summary->cost);
     }
     if (summary->groups > 0) {
         printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);

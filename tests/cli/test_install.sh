@@ -238,6 +238,8 @@ options() {
 commands=$("$prefix/bin/lierne" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
 same "the manual has every command" "$(sort <<<"$commands")" \
     "$(sed -n '/^\.SH COMMANDS/,/^\.SH OPTIONS/s/^\.B \([a-z]*\)$/\1/p' "$work/man" | grep -vx lierne | sort)"
+same "the synopsis of the manual has every command" "$(sort <<<"$commands")" \
+    "$(sed -n 's/^\.B lierne \([a-z]*\)$/\1/p' "$work/man" | sort -u)"
 same "the manual has every option and no other" \
     "$(for command in "" $commands; do "$prefix/bin/lierne" $command --help; done | options)" \
     "$(options <"$work/man")"

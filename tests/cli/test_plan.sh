@@ -60,6 +60,8 @@ config() {
 partial='"owner":"partial"'
 zigzag='"owner":"zigzag","storage":"full"'
 
+row() { printf '  %-27s %24s %24s' "$@"; }
+
 # --- plan: the two worked examples --------------------------------------------------------------
 
 config 8 tp=2,cp=1,pp=1,dp=4 tp=2,cp=2,pp=1,dp=2 b,s,h 8,16,4 bf16 "$partial"
@@ -206,6 +208,11 @@ has "no leaders" '"slices":{},"report":{"algorithm":"direct"' '"routing":"direct
 ends "balanced" 0 "$lierne" plan $disjoint -b equal -a direct --routing balanced --format json
 has "balanced" '"max_rank_sent_bytes":8192,"bound_rank_bytes":16384,"bound_rank_sent_bytes":8192}' \
     '"routing":"balanced","groups":0}'
+ends "nodes, rank 3" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language -r 3
+has "nodes, rank 3" "$(row 'messages received' 32 0)" "$(row 'received from other nodes' '8.1 MiB' '0 B')" \
+    "$(row 'received inside the node' '24.4 MiB' '0 B')" "$(row 'sent to other nodes' '0 B' '0 B')"
+! grep -qE '(of|by) a (node|rank)' "$work/out"
+verdict $? "nodes, rank 3: a number of all ranks: $(cat "$work/out")"
 ends "links, latency" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
     --links 0,0,900000000,50000 --format json
 has "links, latency" '"direct_ns":904194304,"balanced_ns":72' '"routing":"direct"'
@@ -249,7 +256,6 @@ verdict $? "leaders, cp: $(cat "$work/err")"
 
 # --- the summary, by hand: what four dp ranks have goes to the four tp ranks of one, of 8 KiB each ----
 
-row() { printf '  %-27s %24s %24s' "$@"; }
 ends "summary" 0 "$lierne" plan $disjoint -b fan-in -a leader
 [ "$(sed -n '7,15p' "$work/out")" = "One execution, all ranks together, algorithm leader
 $(row 'bytes (bound)' forward adjoint)

@@ -193,6 +193,23 @@ Test(log, lines_for_a_function) {
     rmdir(folder);
 }
 
+Test(log, what_a_spec_leaves_out) {
+    const int64_t counts[] = {4};
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .counts = counts,
+                                         .dtype = LIERNE_DTYPE_F32};
+    lierne_context *context;
+    lierne_plan *plan;
+    ask("info", "log");
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_plan_create_all_gather(&plan, context, &spec));
+    assert_ok(lierne_context_destroy_all(context));
+    const char *log = read_log("log");
+    cr_expect_eq(count_lines(log, "counts 1 entries"), 1);
+    cr_expect_eq(count_lines(log, "send_counts"), 0, "%s", log);
+    rmdir(folder);
+}
+
 Test(log, names_of_files) {
     char host[100], name[200];
     lierne_context *context;

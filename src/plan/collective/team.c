@@ -164,6 +164,6 @@ void lierne_collective_compare(lierne_plan_fields *fields, const lierne_team *te
     lierne_plan_fields_add(fields, "root", spec->root ? *spec->root : 0);
     lierne_plan_fields_add_list(fields, "counts", LIERNE_ITEM_I64, spec->counts, (size_t)team->n);
     fields->at[fields->count++] =
-        lierne_field_text("send_counts", spec->own_counts ? "given" : "NULL");
+        lierne_field_text("send_counts", spec->own_counts ? "given" : NULL);
     lierne_plan_fields_add(fields, "count", spec->counts ? 0 : spec->count);
 }
