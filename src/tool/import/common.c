@@ -83,10 +83,11 @@ char *import_read(const import_world *world, const char *path) {
     size_t length = 0;
     FILE *memory = file ? open_memstream(&text, &length) : NULL;
     char part[4096];
-    for (size_t n; memory && (n = fread(part, 1, sizeof part, file)) > 0;) {
-        fwrite(part, 1, n, memory);
+    bool good = memory;
+    for (size_t n; good && (n = fread(part, 1, sizeof part, file)) > 0;) {
+        good = fwrite(part, 1, n, memory) == n; /* without memory, a pipe may never end */
     }
-    bool good = memory && !ferror(file);
+    good = good && !ferror(file);
     int reason = errno;
     if (file && !standard) {
         fclose(file);
