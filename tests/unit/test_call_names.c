@@ -185,6 +185,7 @@ static void use_contexts_badly(const world *w) {
     const lierne_group_spec group = {.size = sizeof group, .purpose = "a space is wrong"};
     const lierne_group_spec *groups[] = {&group};
     lierne_group *created;
+    lierne_context *smaller = w->context;
     BAD(lierne_context_create_self, &(lierne_context *){NULL}, &context);
     BAD(lierne_context_create_oob, &(lierne_context *){NULL}, NULL);
     BAD(lierne_context_create_node, &(lierne_context *){NULL}, &(lierne_node_spec){0});
@@ -193,7 +194,8 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_sim_destroy, w->sim);
     BAD(lierne_context_destroy_all, w->context);
     BAD(lierne_context_abort, w->context, LIERNE_OK, "no error");
-    BAD(lierne_context_shrink, &(lierne_context *){NULL}, w->context, NULL);
+    BAD(lierne_context_shrink, &smaller, w->context, NULL);
+    cr_expect_null(smaller);
     BAD(lierne_context_get_status, NULL);
     BAD(lierne_context_progress, NULL);
     BAD(lierne_context_get_borrowed, NULL, 0, NULL, NULL);

@@ -278,6 +278,48 @@ Test(fused_sums, what_a_later_stage_reads_is_copied) {
     run_case(&c);
 }
 
+/* Of two routes that run together the first one's sums read scratch. */
+Test(fused_sums, only_one_of_two_routes_reads_exposed_memory) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
+    fused_case c[2] = {
+        {.sent = {LOOPS(7, NULL, {12, 1})},
+         .nsent = 1,
+         .sums = {{LOOPS(0, NULL, {12, 1}), LOOPS(0, NULL, {12, 1}), LOOPS(5, NULL, {12, 1})}},
+         .nsums = 1}};
+    c[1] = c[0];
+    c[0].read_later = true;
+    lierne_route *routes[2][2] = {{receiver(&c[0]), receiver(&c[1])},
+                                  {sender(&c[0]), sender(&c[1])}};
+    float in[2][2][MOST], out[2][MOST] = {{0}}, wanted[2][MOST] = {{0}};
+    lierne_execution *e[2];
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, 2, &spec));
+    test_transports *transports = test_transports_attach(sim, 2, (test_pairs){.exposed = 7});
+    for (int i = 0; i < 4 * MOST; i++) {
+        in[i / 2 / MOST][i / MOST % 2][i % MOST] = (float)i / 7;
+    }
+    for (int r = 0; r < 2; r++) {
+        assert_ok(lierne_execution_create(&e[r], lierne_sim_get_context(sim, r), NULL,
+                                          (const lierne_route *const *)routes[r], 2, 1, "sum", NULL,
+                                          NULL));
+        void *to[2] = {out[0], out[1]};
+        assert_ok(lierne_execution_begin(e[r], LIERNE_REDUCTION_SUM, to,
+                                         (const void *[]){in[r][0], in[r][1]}, NULL));
+    }
+    for (int r = 0; r < 2; r++) {
+        assert_ok(lierne_execution_wait(e[r]));
+        expect(&c[r], in[0][r], in[1][r], wanted[r]);
+    }
+    cr_assert_eq(memcmp(out, wanted, sizeof out), 0);
+    for (int r = 0; r < 2; r++) {
+        lierne_execution_destroy(e[r]);
+        lierne_route_destroy(routes[r][0]);
+        lierne_route_destroy(routes[r][1]);
+    }
+    assert_ok(lierne_sim_destroy(sim));
+    test_transports_destroy(transports);
+}
+
 /* Each rank sends n elements, and then adds to them what the other one sent: in place, or of its
  * out, which a copy filled. */
 static lierne_route *swapper(int rank, int n, bool in_place) {

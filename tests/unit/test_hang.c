@@ -123,6 +123,7 @@ Test(hang, a_call_is_recorded_with_its_stage_and_end) {
     }
     const cJSON *stage = cJSON_GetArrayItem(entries, n - 2);
     cr_assert_eq(number(stage, "bytes"), 4 * COUNT * 4, "two messages each way");
+    cr_assert_eq(number(stage, "peer"), 2, "the first of them");
     cr_assert_eq(number(cJSON_GetArrayItem(entries, n - 3), "place"), 1);
     cr_assert_str_eq(string(cJSON_GetArrayItem(entries, n - 1), "status"), "LIERNE_OK");
     cJSON_Delete(json);
@@ -314,6 +315,38 @@ Test(hang, an_entry_that_was_cut_off_is_left_out) {
     cr_assert_eq(dump.records.count, written - 1);
     lierne_dump_clear(&dump);
     close_world(&w);
+}
+
+/* As it was written before there were names: the entries begin where they would. */
+Test(hang, a_file_without_names_has_none) {
+    const lierne_recorded_name name = {.used = 1, .name = "an entry"};
+    world w;
+    lierne_dump dump;
+    open_world(&w, false);
+    lierne_recorder *r = &w.contexts[0]->recorder;
+    char *data = malloc(r->bytes);
+    memcpy(data, r->header, r->bytes);
+    lierne_recorder_header *h = (lierne_recorder_header *)(void *)data;
+    h->header_bytes = (uint32_t)lierne_recorder_names_at((size_t)h->listed);
+    memcpy(data + h->header_bytes, &name, sizeof name);
+    assert_ok(lierne_dump_parse(&dump, data, r->bytes, "x"));
+    cr_assert_eq(dump.names.count, 0);
+    lierne_dump_clear(&dump);
+    free(data);
+    close_world(&w);
+}
+
+Test(hang, the_longest_file_is_read) {
+    lierne_dump dump;
+    char path[] = "/tmp/lierne-hang-XXXXXX";
+    int file = mkstemp(path);
+    for (int more = 0; more < 2; more++) {
+        cr_assert_eq(ftruncate(file, (64 << 20) + more), 0);
+        assert_error(lierne_dump_read(&dump, path), LIERNE_ERR_INVALID,
+                     more ? "no file of 1 to 67108864 bytes" : "does not begin");
+    }
+    close(file);
+    unlink(path);
 }
 
 Test(hang, a_world_that_is_well_has_no_culprit) {

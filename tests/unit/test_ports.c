@@ -108,7 +108,8 @@ static int connect_to(const lierne_address *address) {
     return opened;
 }
 
-/* With the secret of another rank, as which it is, for all that rank 0 can tell, rank 2. */
+/* With the secret of another rank, as which it is, for all that rank 0 can tell, rank 2. One that
+ * knows the secret is of no rank. */
 Test(ports, a_stranger_is_not_taken_for_a_rank) {
     part parts[RANKS];
     lierne_rank_info infos[RANKS], others[RANKS];
@@ -117,8 +118,12 @@ Test(ports, a_stranger_is_not_taken_for_a_rank) {
                                       .secret = infos[1].address.secret,
                                       .purpose = LIERNE_REACH_CHECK,
                                       .rank = 2};
-    int stranger = connect_to(&infos[0].address);
+    lierne_reach_hello none = hello;
+    none.secret = infos[0].address.secret;
+    none.rank = RANKS;
+    int stranger = connect_to(&infos[0].address), nobody = connect_to(&infos[0].address);
     cr_assert_eq(send(stranger, &hello, sizeof hello, 0), sizeof hello);
+    cr_assert_eq(send(nobody, &none, sizeof none, 0), sizeof none);
     memcpy(others, infos, sizeof infos);
     others[0].address.secret++;
     parts[2].infos = others;
@@ -126,6 +131,7 @@ Test(ports, a_stranger_is_not_taken_for_a_rank) {
     meet_all(parts);
     cr_assert(!parts[0].reached && parts[1].reached && parts[2].reached);
     close(stranger);
+    close(nobody);
 }
 
 Test(ports, connections_that_say_nothing_keep_nobody_out) {
