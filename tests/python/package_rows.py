@@ -69,6 +69,8 @@ class Rows(unittest.TestCase):
                 lierne.GraphRoutes(0, 2, owner, [source], [target], "u8")
         with self.assertRaisesRegex(ValueError, "rank is 2, must be in 0 to 1"):
             lierne.GraphRoutes(2, 2, owner, [0], [0], "u8")
+        with self.assertRaisesRegex(TypeError, "source has elements of type float64, not int64"):
+            lierne.GraphRoutes(0, 2, owner, [0.5], [0], "u8")
 
     def test_golden_halos(self):
         file, compared = golden("halo"), 0

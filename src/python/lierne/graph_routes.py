@@ -8,6 +8,7 @@ import zlib
 import numpy as np
 
 from lierne._arrays import dtype_name
+from lierne._library import numbers
 from lierne._types import DType, Direction, Integers, Report, Shape, Shapes
 from lierne.context import World
 from lierne.plan import ADJOINT, FORWARD, direction_of
@@ -31,10 +32,11 @@ class GraphRoutes:
                  remote_targets: bool = False) -> None:
         if not 0 <= rank < nranks:
             raise ValueError(f"rank is {rank}, must be in 0 to {nranks - 1}")
-        owner, source, target = (np.asarray(rows, np.int64) for rows in (owner, source, target))
+        owner, source, target = (numbers("int64_t", name, rows)[1] for name, rows in
+                                 (("owner", owner), ("source", source), ("target", target)))
         if edge_rank is None:
             edge_rank = _owners(owner, target, rank)
-        edge_rank = np.asarray(edge_rank, np.int64)
+        edge_rank = numbers("int64_t", "edge_rank", edge_rank)[1]
         edges = self._edges(rank, nranks, owner, source, target, edge_rank)
         with World(nranks) as world:
             def plan(context):
