@@ -54,6 +54,7 @@ const collective_fault collective_faults[] = {
     {"exchange: sends nothing", LIERNE_ERR_MISMATCH, "sends 0 elements to this one"},
     {"exchange: expects one more", LIERNE_ERR_MISMATCH, "recv_counts[1] is 4, but rank 1 sends 3"},
     {"exchange: even", LIERNE_ERR_MISMATCH, "send_counts differs between ranks: "},
+    {"exchange: other peers", LIERNE_ERR_MISMATCH, "max_peers differs between ranks"},
     {"barrier: size", LIERNE_ERR_INVALID, "spec"},
     {"barrier: rank twice", LIERNE_ERR_INVALID, "ranks[1] is 0 again"},
     {NULL, LIERNE_OK, NULL},
@@ -160,6 +161,7 @@ static lierne_status plan_exchange(lierne_plan **plan, lierne_context *context, 
     spec.send_counts = is(what, "expects alone") || is(what, "even") ? NULL : sent;
     spec.recv_counts = is(what, "even") ? NULL : received;
     spec.count = 3;
+    spec.max_peers = is(what, "other peers") ? 2 : 0;
     sent[1] = is(what, "sends -1") ? -1 : 3;
     received[0] = is(what, "expects -1") ? -1 : 3;
     int next = (rank + 1) % n;

@@ -62,6 +62,21 @@ static void check_report(collective_case c, const char *algorithm, int64_t sent,
     collective_world_close(&w);
 }
 
+/* A rank that takes no part needs nothing, and moves nothing. */
+Test(collective, reports_of_absent_ranks) {
+    static const int ranks[] = {0, 1, 2};
+    collective_case c = {
+        .kind = ALL_GATHER, .n = 3, .ranks = ranks, .even = true, .dtype = LIERNE_DTYPE_F32};
+    collective_world w;
+    collective_case_size(&c, 10);
+    collective_world_open(&w, &c, 4);
+    for (int d = 0; d < 2; d++) {
+        lierne_report report = report_of(w.plans[3], (lierne_direction)d);
+        cr_expect(report.sent_bytes == 0 && report.received_bytes == 0 && report.min_bytes == 0);
+    }
+    collective_world_close(&w);
+}
+
 /* Rank 1 of 4, 10 elements of 4 bytes: the two-shot parts are 4, 4, 2 and 0. */
 Test(collective, reports_count_bytes) {
     collective_case c = {

@@ -253,6 +253,22 @@ Test(grid_views, each_error_in_its_order) {
     lierne_grid_destroy(grid);
 }
 
+Test(grid_views, shared_dims_are_given) {
+    lierne_grid *grid = grid_of(2, 2, 2, 8);
+    lierne_view_spec spec = {.size = sizeof spec,
+                             .name = "v",
+                             .ndims = 1,
+                             .names = NAMES("x"),
+                             .sizes = SIZES(8),
+                             .nshared = -1};
+    assert_error(lierne_grid_add_view(grid, &spec), LIERNE_ERR_INVALID, "nshared is -1");
+    spec.nshared = 1;
+    assert_error(lierne_grid_add_view(grid, &spec), LIERNE_ERR_INVALID, "shared is NULL");
+    spec.shared = NAMES(NULL);
+    assert_error(lierne_grid_add_view(grid, &spec), LIERNE_ERR_INVALID, "shared dim 0 is NULL");
+    lierne_grid_destroy(grid);
+}
+
 Test(grid_views, equal_sizes_at_other_strides_are_other_groups) {
     lierne_grid *grid = grid_of(2, 2, 2, 8);
     cr_assert_eq(add(grid, "v", NAMES("dp", "x", NULL), SIZES(2, 4), NAMES("dp", NULL), NULL),

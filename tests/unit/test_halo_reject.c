@@ -212,6 +212,21 @@ static void plan_nothing(lierne_context *context, void *shared) {
     lierne_plan_destroy(plan);
 }
 
+static void reject_no_mask_of_one_row(void) {
+    const lierne_halo_spec spec = {.size = sizeof spec,
+                                   .nlocal = 1,
+                                   .dtype = LIERNE_DTYPE_F32,
+                                   .width = 1};
+    lierne_context *self;
+    lierne_plan *plan, *part;
+    assert_ok(lierne_context_create_self(&self, NULL));
+    assert_ok(lierne_plan_create_halo(&plan, self, &spec));
+    assert_error(lierne_plan_create_restricted(&part, plan, NULL), LIERNE_ERR_INVALID,
+                 "keep is NULL, must have 1 entries");
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(self));
+}
+
 Test(halo_reject, null_arguments) {
     int bad[2] = {0};
     lierne_halo_spec spec = {.size = sizeof spec};
@@ -221,6 +236,7 @@ Test(halo_reject, null_arguments) {
     cr_assert_eq(lierne_plan_create_halo(&plan, NULL, &spec), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_get_halo_spec(&spec, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_create_restricted(&plan, NULL, NULL), LIERNE_ERR_INVALID);
+    reject_no_mask_of_one_row();
     cr_assert_eq(lierne_plan_create_flattened(&plan, NULL, 0), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_get_halo_roots(NULL, NULL, NULL), LIERNE_ERR_INVALID);
 }

@@ -64,6 +64,8 @@ static const json_case accepted[] = {
     OK_CASE("string_two_pairs", "[\"\\ud83d\\ude39\\ud83d\\udc8d\"]"),
     OK_CASE("string_backslash_u_escaped", "[\"\\\\u0000\"]"),
     OK_CASE("string_delete", "[\"a\x7f\"]"),
+    OK_CASE("string_utf8_bounds",
+            "[\"\xe0\xa0\x80 \xed\x9f\xbf \xf0\x90\x80\x80 \xf4\x8f\xbf\xbf\"]"),
     OK_CASE("string_utf8", "[\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\"]"),
     OK_CASE("string_last_point", "[\"\xf4\x8f\xbf\xbf\"]"),
     OK_CASE("string_before_surrogates", "[\"\xed\x9f\xbf\"]"),

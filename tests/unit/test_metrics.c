@@ -264,6 +264,21 @@ Test(metrics, are_written_while_a_rank_waits) {
     forget(RANKS, 1);
 }
 
+Test(metrics, a_file_that_a_killed_process_left_is_replaced) {
+    lierne_context *context;
+    char path[256 + 8];
+    ask();
+    path_of(path, 0, 0);
+    strcat(path, ".new");
+    FILE *left = fopen(path, "w");
+    cr_assert(left);
+    fclose(left);
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_context_destroy(context));
+    cr_expect_neq(*read_metrics(0, 0), '\0');
+    forget(1, 1);
+}
+
 Test(metrics, contexts_have_files_of_their_own) {
     lierne_context *contexts[2];
     ask();

@@ -2,6 +2,7 @@
  * descriptions that are rejected. */
 #include "unit/expect.h"
 #include "unit/packed_case.h"
+#include "unit/packed_spec.h"
 
 #include "base/base.h"
 #include "lierne/sim.h"
@@ -439,4 +440,37 @@ Test(packed, updates_sum_like_a_new_plan) {
     for (int i = 0; i < 4; i++) {
         lierne_layout_destroy(layouts[i / 2][i % 2]);
     }
+}
+
+/* Tokens of a plain side that a map divides, which no formula finds. */
+Test(packed, a_map_of_tokens) {
+    static const int32_t owner[16] = {1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 0, 1};
+    static const float parts[2][9] = {{0, 1, 2, 6, 7, 9, 10, 11, 12}, {3, 4, 5, 8, 13, 14, 15}};
+    float out[4][16];
+    lierne_request *requests[4];
+    packed_world w;
+    packed_spec s;
+    packed_spec_open(&s);
+    s.placements[0].kind = LIERNE_PLACEMENT_SEGMENT_SHARD;
+    s.placements[1].kind = LIERNE_PLACEMENT_REPLICATE;
+    s.packing.cu_seqlens_padded = NULL, s.packing.owner = NULL, s.shape[1] = 1;
+    lierne_layout *src = packed_spec_layout(&s);
+    s.placements[0] =
+        (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = owner};
+    s.spec.segments = NULL, s.spec.packing = NULL;
+    lierne_layout *dst = packed_spec_layout(&s);
+    assert_ok(packed_world_plan(&w, src, dst));
+    for (int r = 0; r < 4; r++) {
+        assert_ok(lierne_plan_forward_begin(&requests[r], w.plans[r], out[r], parts[r % 2], NULL));
+    }
+    for (int r = 0; r < 4; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+        for (int t = 0, n = 0; t < 16; t++) {
+            cr_expect(owner[t] != r % 2 || out[r][n++] == (float)t, "rank %d, token %d", r, t);
+        }
+    }
+    packed_world_close(&w);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(s.grid);
 }

@@ -273,6 +273,26 @@ Test(packed, updates_change_the_alias) {
     lierne_grid_destroy(turned.grid);
 }
 
+/* A rank whose last update was rejected, which had a lead, agrees with the others afterwards. */
+Test(packed, a_rejected_lead_is_forgotten) {
+    packed_world w;
+    packed_spec s;
+    bad_update u;
+    packed_spec_open(&s);
+    lierne_layout *layout = packed_spec_layout(&s);
+    open_update(&u);
+    plan_changing(&w, layout);
+    u.s.packing.lead = u.s.lead, u.s.lead[1] = 1, u.s.owner[1] = 2;
+    expect_kept(w.plans[2], &u, LIERNE_ERR_INVALID, "owner[1]");
+    for (int r = 0; r < 4; r++) {
+        assert_ok(lierne_plan_update_segments(w.plans[r], &u.update));
+    }
+    move_all(&w, false);
+    packed_world_close(&w);
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(s.grid);
+}
+
 /* Rank 2 has another description, which a rank without data of it must notice, too. Each rank that
  * gets OK has what it asked for, and some rank gets MISMATCH. */
 static void expect_noticed(const packed_spec *all, const packed_spec *one, bool src, bool dst,

@@ -65,7 +65,8 @@ Test(packed, descriptions_that_are_rejected) {
     expect_rejected(&s, invalid, "must leave at least 9223372036854775807");
     s.packing.lead = s.lead, s.lead[2] = INT64_MAX;
     expect_rejected(&s, LIERNE_ERR_OVERFLOW, "lead[2]");
-    s.packing.order = s.order, s.order[1] = 3, expect_rejected(&s, invalid, "order[1]");
+    s.packing.order = s.order, s.order[1] = 3,
+    expect_rejected(&s, invalid, "order[1] is 3, must be in 0 to 2");
     s.packing.order = s.order, s.order[2] = 0, expect_rejected(&s, invalid, "order[2]");
     s.packing.order = s.order, s.order[0] = -1, expect_rejected(&s, invalid, "order[0]");
     s.packing.store = (lierne_packing_store)2, expect_rejected(&s, invalid, "store");
@@ -91,6 +92,16 @@ Test(packed, descriptions_that_are_rejected) {
     expect_rejected(&s, LIERNE_ERR_INDIVISIBLE, "cu_seqlens_padded");
     s.shape[1] = (int64_t)1 << 40, s.padded[3] = (int64_t)1 << 30;
     expect_rejected(&s, LIERNE_ERR_OVERFLOW, "padded rows");
+    /* 2^60 bytes, a row of 2^42 among them for empty buffers, and a row more. */
+    for (int more = 0; more < 2; more++) {
+        s.placements[0].kind = LIERNE_PLACEMENT_REPLICATE;
+        s.shape[1] = (int64_t)1 << 40, s.padded[3] = ((int64_t)1 << 18) - 1 + more;
+        if (more) {
+            expect_rejected(&s, LIERNE_ERR_OVERFLOW, "padded rows");
+        } else {
+            lierne_layout_destroy(packed_spec_layout(&s));
+        }
+    }
     lierne_grid_destroy(s.grid);
     cr_assert_eq(lierne_mem_live(), live);
 }

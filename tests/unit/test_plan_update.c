@@ -80,8 +80,9 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
     lierne_grid *src = grid(1, 1, 1, 1);
     lierne_bridge_spec spec = spec_of(src, src);
     lierne_context *self;
-    lierne_plan *plan;
+    lierne_plan *plan, *retyped;
     int32_t rows[32] = {0};
+    const lierne_retyped_spec type = {.size = sizeof type, .dtype = LIERNE_DTYPE_I32, .width = 1};
     lierne_context_create_self(&self, NULL);
     assert_ok(lierne_plan_create_bridge(&plan, self, &spec));
     assert_error(lierne_plan_update_rows(plan, rows), LIERNE_ERR_INVALID, "has no row map");
@@ -89,6 +90,8 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
     spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     spec.row_owner = rows;
     assert_ok(lierne_plan_create_bridge(&plan, self, &spec));
+    assert_ok(lierne_plan_create_retyped(&retyped, plan, &type)); /* the map leaves the last axis */
+    assert_ok(lierne_plan_destroy(retyped));
     lierne_status status = LIERNE_ERR_NO_MEMORY;
     for (size_t k = 1; status != LIERNE_OK; k++) {
         size_t before = lierne_mem_live();

@@ -308,6 +308,41 @@ Test(recreate, layouts_of_the_adjoint) {
     close_bridges(&anew);
 }
 
+Test(recreate, as_many_dims_as_there_may_be) {
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD};
+    const lierne_placement placements[LIERNE_MAX_DIMS] = {[1] = cut, cut, cut};
+    char names[LIERNE_MAX_DIMS][2] = {""};
+    const char *list[LIERNE_MAX_DIMS];
+    int64_t sizes[LIERNE_MAX_DIMS], extent = 4;
+    lierne_grid_spec dims = {.size = sizeof dims, .ndims = LIERNE_MAX_DIMS, .world_size = 1};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .naxes = 1,
+                               .shape = &extent,
+                               .dtype = LIERNE_DTYPE_I32,
+                               .placements = placements};
+    lierne_context *self;
+    lierne_grid *grid;
+    lierne_layout *layout;
+    lierne_plan *old, *again;
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        names[d][0] = (char)('a' + d), list[d] = names[d], sizes[d] = 1;
+    }
+    dims.names = list, dims.sizes = sizes;
+    assert_ok(lierne_grid_create(&grid, &dims));
+    spec.grid = grid;
+    assert_ok(lierne_layout_create(&layout, &spec));
+    assert_ok(lierne_context_create_self(&self, NULL));
+    const lierne_redistribute_spec r = {.size = sizeof r, .src = layout, .dst = layout};
+    const lierne_recreate_spec grids = {.size = sizeof grids, .src = grid, .dst = grid};
+    assert_ok(lierne_plan_create_redistribute(&old, self, &r));
+    assert_ok(lierne_plan_recreate(&again, self, old, &grids));
+    assert_ok(lierne_plan_destroy(again));
+    assert_ok(lierne_plan_destroy(old));
+    assert_ok(lierne_context_destroy(self));
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(grid);
+}
+
 /* ---- what does not fit ------------------------------------------------------------------------
  */
 

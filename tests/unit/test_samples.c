@@ -201,6 +201,19 @@ Test(samples, large_costs_per_row) {
     lierne_assignment_destroy(a);
 }
 
+/* Ranks 0 and 1 have equally many rows, and too many: the lower one moves an item first. */
+Test(samples, the_lower_of_equal_ranks_is_first) {
+    const int64_t counts[] = {2, 2, 0}, cost[4] = {0}, rows[] = {3, 2, 3, 2};
+    const int32_t wanted[] = {2, 0, 1, 0};
+    const lierne_items items = {sizeof items, 4, 1, cost, rows, NULL, NULL};
+    lierne_balance_spec spec = LIERNE_BALANCE_SPEC_INIT;
+    lierne_assignment *a;
+    spec.max_rows = 4;
+    cr_assert_eq(lierne_assignment_create(&a, &items, counts, 3, &spec), LIERNE_OK);
+    cr_assert_arr_eq(lierne_assignment_get_ranks(a), wanted, sizeof wanted);
+    lierne_assignment_destroy(a);
+}
+
 /* An item has the rows of its segments, or its first cost. */
 Test(samples, rows_of_segments) {
     const int64_t cost[] = {5, 1, 9, 2, 4, 3}, rows[] = {1, 2, 3, 4}, counts[] = {3, 0};
@@ -257,6 +270,9 @@ static void wide_tolerance(input *in) {
 }
 static void negative_cap(input *in) {
     in->spec.max_rows = -1;
+}
+static void negative_least(input *in) {
+    in->spec.min_items = -1;
 }
 static void two_counts(input *in) {
     in->spec.equal_items = 1, in->spec.min_items = 1;
@@ -353,6 +369,7 @@ Test(samples, errors_name_what_is_wrong) {
         {second_cost, LIERNE_ERR_INVALID, "spec->cost is 1, must be 0 to 0"},
         {wide_tolerance, LIERNE_ERR_INVALID, "tolerance is 1025, must be 0 to 1024"},
         {negative_cap, LIERNE_ERR_INVALID, "max_rows is -1, must be"},
+        {negative_least, LIERNE_ERR_INVALID, "min_items is -1, must be"},
         {two_counts, LIERNE_ERR_INVALID, "min_items is 1, must be 0: equal_items"},
         {kk_cap, LIERNE_ERR_INVALID, "max_rows is set, and mode KK"},
         {kk_items, LIERNE_ERR_INVALID, "max_items is set, and mode KK"},

@@ -222,6 +222,9 @@ Test(schedule, two_names_of_one_uid_are_one_queue) {
     add(s, operation(LIERNE_OPERATION_BARRIER, first, ""));
     add(s, operation(LIERNE_OPERATION_ALL_TO_ALL, second, "ep"));
     lierne_schedule_freeze(s);
+    lierne_isolation_spec beyond = spec;
+    beyond.kinds |= 1u << (LIERNE_OPERATION_LOCAL + 1);
+    assert_error(lierne_schedule_isolate(&isolated, s, &beyond), LIERNE_ERR_INVALID, "kinds is");
     assert_ok(lierne_schedule_isolate(&isolated, s, &spec));
     cr_assert_eq(check(&order, &s, 1), LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(order.ngroups, 1);

@@ -250,6 +250,24 @@ Test(schedule_order, a_cycle_is_printed_with_the_longest_names) {
     cr_expect_str_eq(cycle, expected);
 }
 
+/* A, B and C wait for each other in a cycle, which is found first; C and D do in a shorter one. */
+Test(schedule_order, the_shortest_cycle_is_printed) {
+    program p = {.nranks = 5,
+                 .ngroups = 4,
+                 .members = {{0, 1}, {1, 2}, {0, 2, 3, 4}, {3, 4}},
+                 .size = {2, 2, 4, 2}};
+    static const int groups[5][2] = {{0, 2}, {1, 0}, {2, 1}, {2, 3}, {3, 2}};
+    lierne_schedule *s[5];
+    for (int r = 0; r < 5; r++) {
+        add_step(&p, r, LIERNE_OPERATION_BARRIER, groups[r][0], 0);
+        add_step(&p, r, LIERNE_OPERATION_BARRIER, groups[r][1], 0);
+        s[r] = record(&p, r, NULL);
+    }
+    judge(s, 5);
+    cr_expect_str_eq(cycle, "rank 4 launches barrier 0 of D before barrier 0 of C; rank 3 "
+                            "launches barrier 0 of C before barrier 0 of D");
+}
+
 enum { MANY_RANKS = 64, MANY_OPS = 10000 };
 
 /* Messages between neighbours on two groups in turn; `turned`: rank 0 begins with the second group.
