@@ -61,7 +61,7 @@ static void json_end(void) {
 static char *text_of(const lierne_diagnostic *d) {
     char *text = NULL;
     size_t length;
-    FILE *memory = open_memstream(&text, &length);
+    FILE *memory = tool_open_text(&text, &length);
     if (memory) {
         tool_print_text(memory, d->message);
         fputs(*d->hint ? "; " : "", memory);

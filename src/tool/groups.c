@@ -26,6 +26,9 @@ typedef struct question {
 
 static int split(char **argv, question *q) {
     char *rest = q->names = strdup(q->list);
+    if (!rest) {
+        return tool_usage(argv, "no memory for --dims");
+    }
     while (rest && *q->list) {
         if (q->ndims == LIERNE_MAX_DIMS) {
             return tool_usage(argv, "--dims names more than %d dims, must be at most %d",

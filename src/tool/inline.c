@@ -127,7 +127,7 @@ int tool_inline_load(char **argv, const tool_inline *given, bool quiet, lierne_c
     if (status >= 0) {
         return status;
     }
-    FILE *memory = open_memstream(&text, &length);
+    FILE *memory = tool_open_text(&text, &length);
     if (memory) {
         print(memory, &src, &dst, &tensor, given->dtype ? given->dtype : "bf16");
     }

@@ -57,8 +57,13 @@ static void print_help(FILE *out) {
           out);
 }
 
-/* Standard output may be a full disk: a failed write must not count as success. */
+/* Standard output may be a full disk: a failed write must not count as success. Nor must output
+ * without the parts that there was no memory for. */
 static int finish(int status) {
+    if (tool_lacks_memory()) {
+        fprintf(stderr, "lierne: no memory: what is printed is not whole\n");
+        status = TOOL_USAGE;
+    }
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "lierne: cannot write: %s\n", strerror(errno));
         return TOOL_USAGE;

@@ -40,7 +40,7 @@ static lierne_status keep_json(char **text, const lierne_plan *plan, lierne_dire
     const lierne_route *route;
     size_t length;
     lierne_status status = lierne_plan_get_route(&route, plan, direction);
-    FILE *memory = status == LIERNE_OK ? open_memstream(text, &length) : NULL;
+    FILE *memory = status == LIERNE_OK ? tool_open_text(text, &length) : NULL;
     if (!memory) {
         return status == LIERNE_OK ? LIERNE_ERR_NO_MEMORY : status;
     }

@@ -243,6 +243,8 @@ int plan_print_packed(tool_bridge *bridge, bool all, char **argv) {
     status = TOOL_INVALID;
     if (sim && s.ranks) {
         status = plan_ranks(&s, sim, argv);
+    } else if (sim) {
+        status = tool_usage(argv, "no memory for %d ranks", bridge->world);
     }
     lierne_sim_destroy(sim);
     if (status == TOOL_VALID) {

@@ -79,6 +79,14 @@ int tool_load_valid(char **argv, const char *path, const char *bridge, lierne_co
 /* The same for a text that the command has made; quiet: diagnostics are not printed. */
 int tool_load_text(char **argv, const char *text, size_t length, bool quiet, lierne_config **out);
 
+/* A stream into a text that is to be freed, and that is whole once the stream is closed. An error
+ * of the stream or of fclose, and NULL, where *text is NULL: no memory. */
+FILE *tool_open_text(char **text, size_t *length);
+/* What is printed or drawn lacks a part, for which there is no memory: the command goes on, says so
+ * at its end, and its exit status is TOOL_USAGE. */
+void tool_lack_memory(void);
+bool tool_lacks_memory(void);
+
 /* Seconds of a clock that never goes back. */
 double tool_now(void);
 

@@ -141,7 +141,7 @@ int flow_draw(const flow *f, svg *s, int x, int y) {
 void flow_print_quoted(const char *text) {
     char *plain = NULL;
     size_t length;
-    FILE *memory = open_memstream(&plain, &length);
+    FILE *memory = tool_open_text(&plain, &length);
     if (memory) {
         tool_print_text(memory, text);
         fclose(memory);

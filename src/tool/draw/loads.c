@@ -118,8 +118,8 @@ static void draw_all(svg *s, const column *columns, int n, int each, const liern
     draw_rows(s, columns, n);
 }
 
-/* Items that move; *at is to be freed. False: no memory. */
-static bool list_moves(matrix_entry **at, size_t *count, const lierne_items *items,
+/* Items that move; *at is to be freed. */
+static void list_moves(matrix_entry **at, size_t *count, const lierne_items *items,
                        const int64_t *counts, int nranks, const int32_t *ranks) {
     int64_t i = 0;
     *count = 0;
@@ -131,10 +131,12 @@ static bool list_moves(matrix_entry **at, size_t *count, const lierne_items *ite
             }
         }
     }
-    return *at != NULL;
+    if (!*at) {
+        tool_lack_memory();
+    }
 }
 
-static bool draw_moves(svg *s, const lierne_items *items, const int64_t *counts, int nranks,
+static void draw_moves(svg *s, const lierne_items *items, const int64_t *counts, int nranks,
                        const int *nodes, const lierne_assignment *a) {
     lierne_assignment_report r = {.size = sizeof r};
     matrix_input in = {.world = nranks, .nodes = nodes, .unit = "rows"};
@@ -142,12 +144,11 @@ static bool draw_moves(svg *s, const lierne_items *items, const int64_t *counts,
     int y = TOP + HEIGHT + 160;
     lierne_assignment_get_report(&r, a);
     in.messages = r.messages;
-    bool good = list_moves(&at, &in.count, items, counts, nranks, lierne_assignment_get_ranks(a));
+    list_moves(&at, &in.count, items, counts, nranks, lierne_assignment_get_ranks(a));
     in.at = at;
     svg_write(s, 16, y, (svg_style){SVG_TEXT, SVG_LEFT, SVG_INK}, "Rows from rank to rank");
-    good = good && matrix_draw(s, y + 24, &in);
+    matrix_draw(s, y + 24, &in);
     free(at);
-    return good;
 }
 
 bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks, const int *nodes,
@@ -160,8 +161,8 @@ bool balance_draw(const lierne_items *items, const int64_t *counts, int nranks, 
         fill_columns(columns, each, items, counts, nranks, assignment);
         draw_all(&s, columns, n, each, assignment, title);
     }
-    bool good = columns && draw_moves(&s, items, counts, nranks, nodes, assignment);
-    good = svg_close(&s, stdout, title) && good;
+    draw_moves(&s, items, counts, nranks, nodes, assignment);
+    bool good = svg_close(&s, stdout, title) && columns;
     free(columns);
     return good;
 }

@@ -190,10 +190,11 @@ static void draw_grid(const matrix_input *in, svg *s, const grid *g, svg_box cel
     draw_labels(in, s, g, cell);
 }
 
-bool matrix_draw(svg *s, int y, const matrix_input *in) {
+void matrix_draw(svg *s, int y, const matrix_input *in) {
     grid *g = malloc(sizeof *g);
     if (!g) {
-        return false;
+        tool_lack_memory();
+        return;
     }
     fill_grid(in, MOST_CELLS, g);
     bool numbers = g->n <= MOST_NUMBERS;
@@ -201,13 +202,13 @@ bool matrix_draw(svg *s, int y, const matrix_input *in) {
     cell.y = write_numbers(in, s, g, y);
     draw_grid(in, s, g, cell);
     free(g);
-    return true;
 }
 
 static void print_matrix(const matrix_input *in) {
     grid *g = malloc(sizeof *g);
     char text[24], amount[TOOL_BYTES];
     if (!g) {
+        tool_lack_memory();
         return;
     }
     fill_grid(in, MOST_TEXT, g);
@@ -235,6 +236,9 @@ static void print_matrix(const matrix_input *in) {
 static matrix_input take_traffic(const draw_task *task) {
     const draw_traffic *t = &task->traffic;
     matrix_entry *at = malloc((t->count + 1) * sizeof *at);
+    if (!at) {
+        tool_lack_memory();
+    }
     for (size_t m = 0; at && m < t->count; m++) {
         at[m] = (matrix_entry){t->at[m].from, t->at[m].to, t->at[m].bytes};
     }

@@ -21,7 +21,7 @@ typedef struct matrix_input {
     const char *unit; /* "rows"; NULL: bytes */
 } matrix_input;
 
-/* From y on downwards. False: no memory. */
-bool matrix_draw(svg *s, int y, const matrix_input *input);
+/* From y on downwards. */
+void matrix_draw(svg *s, int y, const matrix_input *input);
 
 #endif

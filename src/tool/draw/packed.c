@@ -47,9 +47,13 @@ static piece *pieces_of(const tool_packed *p, int side, int rank, int64_t *n) {
     packed_rows rows;
     *n = 0;
     if (!packed_rows_of(&rows, p, side, rank)) {
+        tool_lack_memory();
         return NULL;
     }
     piece *at = malloc(((size_t)rows.nrows + 1) * sizeof *at);
+    if (!at) {
+        tool_lack_memory();
+    }
     for (int64_t k = 0; at && k < rows.nrows; k++) {
         piece next = piece_of(p, side, rows.ids[k]);
         if (*n > 0 && follows(at[*n - 1], next)) {

@@ -98,6 +98,9 @@ static void draw_table(const draw_task *task, svg *s, int y) {
                                           "summed"};
     static const int at[] = {90, 190, 300, 410, 510};
     int64_t *sums = calloc(2 * (size_t)task->bridge.world, sizeof *sums);
+    if (!sums) {
+        tool_lack_memory();
+    }
     for (int c = 0; c < 5; c++) {
         svg_write(s, 80 + WIDEST + at[c], y, (svg_style){SVG_SMALL, SVG_RIGHT, SVG_GREY}, "%s",
                   columns[c]);

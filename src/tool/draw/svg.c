@@ -14,7 +14,7 @@ static const int sizes[] = {18, 13, 11}; /* pixels of each font */
 
 void svg_open(svg *s) {
     *s = (svg){0};
-    s->body = open_memstream(&s->text, &s->length);
+    s->body = tool_open_text(&s->text, &s->length);
 }
 
 static void reach(svg *s, int x, int y) {
@@ -84,7 +84,9 @@ void svg_write(svg *s, int x, int y, svg_style style, const char *format, ...) {
     char *text = NULL;
     va_list args;
     va_start(args, format);
-    if (s->body && vasprintf(&text, format, args) >= 0) {
+    if (vasprintf(&text, format, args) < 0) {
+        tool_lack_memory();
+    } else if (s->body) {
         int width = svg_text_width(style.font, text);
         int size = sizes[style.font];
         reach(s, x + width * (2 - (int)style.anchor) / 2, y + size / 2);
@@ -97,8 +99,8 @@ void svg_write(svg *s, int x, int y, svg_style style, const char *format, ...) {
         fputs(">", s->body);
         tool_print_xml(s->body, text);
         fputs("</text>\n", s->body);
-        free(text);
     }
+    free(text);
     va_end(args);
 }
 

@@ -68,6 +68,9 @@ static bool find_runs(windows *w) {
     for (int a = 0; ok && a < spec->naxes; a++) {
         redistribution_axis l;
         ok = redistribution_axis_open(&l, spec, coords, a);
+        if (!ok) {
+            tool_lack_memory();
+        }
         for (int64_t i = l.n - 1; ok && i >= 0; i--) {
             w->first[a] = l.core[i] || l.element[i] < 0 ? w->first[a] : l.element[i];
         }

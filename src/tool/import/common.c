@@ -81,14 +81,14 @@ char *import_read(const import_world *world, const char *path) {
     FILE *file = standard ? stdin : fopen(path, "rb");
     char *text = NULL;
     size_t length = 0;
-    FILE *memory = file ? open_memstream(&text, &length) : NULL;
+    FILE *memory = file ? tool_open_text(&text, &length) : NULL;
     char part[4096];
     bool good = memory;
     for (size_t n; good && (n = fread(part, 1, sizeof part, file)) > 0;) {
         good = fwrite(part, 1, n, memory) == n; /* without memory, a pipe may never end */
     }
+    int reason = !file || ferror(file) ? errno : ENOMEM;
     good = good && !ferror(file);
-    int reason = errno;
     if (file && !standard) {
         fclose(file);
     }

@@ -115,7 +115,7 @@ static int write_world(import_world *world, const char *format) {
     char *text;
     size_t length;
     complete_world(world);
-    FILE *memory = open_memstream(&text, &length);
+    FILE *memory = tool_open_text(&text, &length);
     if (memory) {
         print_world(memory, world, format);
     }

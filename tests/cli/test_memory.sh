@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Memory that runs out: each place of the command that allocates fails once (fail_alloc.c). The command then says so
+# and ends with a status that is not 0, or prints what it prints otherwise; it never crashes. Not for info, which loads
+# libraries of others. $1: the build folder.
+set -u
+build=$(cd "${1:?usage: test_memory.sh BUILD}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+. tests/verdict.sh
+${CC:-gcc} -O2 -shared -fPIC -o "$work/fail_alloc.so" tests/cli/fail_alloc.c
+verdict $? "fail_alloc.c is compiled"
+
+# Reads a file without another process.
+slurp() { # slurp FILE: into $text
+    IFS= read -r -d '' text <"$1"
+}
+run() { # run PLACE ARGUMENT...: $status, $out and $err
+    local place=$1
+    shift
+    LIERNE_TEST_PLACE=$place LIERNE_TEST_PLACES=$work/places LD_PRELOAD=$work/fail_alloc.so \
+        "$build/lierne" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    slurp "$work/out"
+    out=$text
+    slurp "$work/err"
+    err=$text
+}
+
+lacks() { # lacks ARGUMENT...: the command, once for each place
+    local places place wanted printed wrong=
+    rm -f "$work/places"
+    run 0 "$@"
+    places=$(cat "$work/places")
+    wanted=$status printed=$out
+    for ((place = 1; place <= places; place++)); do
+        run $place "$@"
+        [ "$status $out" = "$wanted $printed" ] || { [[ $status = [12] ]] && [ -n "$err" ]; } ||
+            wrong="$wrong; place $place: status $status, ${#out} of ${#printed} bytes: ${err:0:80}"
+    done
+    [ -n "$printed" ] && [ "$places" -gt 8 ] && [ -z "$wrong" ]
+    verdict $? "lierne $* without memory: $places places$wrong"
+}
+
+moves=tests/cli/printed/moves.json
+pair="grids/encoder-llm-8.json -b vision_to_llm"
+rows="grids/qwen2.5-vl-7b-packed-8.json -b images_to_tokens"
+printf '%s\n' 0,3,4 1,2,2 1,5,7 3,1,1 0,9,9 >"$work/items"
+cat >"$work/set.json" <<'END'
+{"world_size": 4, "src": {"dims": {"fsdp": 2}}, "dst": {"dims": {"tp": 2}, "rank_offset": 2},
+ "tensors": [{"name": "a", "dtype": "bf16", "shape": [8, 4]}, {"name": "b", "dtype": "f32", "shape": [6]}],
+ "layouts": [{"names": "a", "src": {"fsdp": 0}, "dst": {"tp": 1}}, {"names": "*", "src": {"fsdp": {"at": 1}}}]}
+END
+lacks check --format sarif grids/bad/dtype-unknown.json
+lacks groups grids/encoder-llm-8.json --grid llm --dims tp,dp
+lacks plan --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s8,h8 --dtype bf16 -r 1 --format json
+lacks plan $moves -b padded
+lacks plan --set "$work/set.json"
+lacks simulate $pair
+lacks simulate $moves -b margins
+lacks simulate --set "$work/set.json"
+lacks draw mesh grids/encoder-llm-8.json --format dot
+lacks draw ranks grids/encoder-llm-8.json
+lacks draw matrix $pair
+lacks draw matrix $pair --format text
+lacks draw rows $moves -b padded --rank 1
+lacks draw rows $rows
+lacks draw stages grids/nvlm-d-72b-sft-64.json -b vision_to_llm
+lacks place $pair
+lacks balance --format svg "$work/items"
+lacks balance --simulate -m lpt "$work/items"
+lacks import devicemesh -w 8 dp=4,tp=2
+lacks schedule --isolate=ep --split examples/moe-layer.json
+verdicts
