@@ -179,11 +179,14 @@ static void run_several(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     uint16_t *in = ins[rank];
     pair *p = &((pair *)shared)[rank];
+    int64_t dense = 0, memory[DELTA_PATHS];
     for (delta_path path = 0; path < DELTA_PATHS; path++) {
         lierne_plan *plan = create_several(context);
         lierne_delta *delta = NULL;
         see(p, delta_create(&delta, plan, context, path) == LIERNE_OK, "create");
         see(p, !delta || rank == 1 || delta->sends.n > 1, "several messages");
+        dense = report_of(delta).dense_bytes;
+        memory[path] = report_of(delta).memory_bytes;
         for (int step = 0; step < 3; step++) {
             for (int i = step; i < SEVERAL; i += 11) {
                 in[i] = (uint16_t)mix((uint64_t)(i + step + 1));
@@ -194,6 +197,7 @@ static void run_several(lierne_context *context, void *shared) {
         see(p, lierne_delta_destroy(delta) == LIERNE_OK, "destroy");
         see(p, lierne_plan_destroy(plan) == LIERNE_OK, "destroy the plan");
     }
+    see(p, memory[DELTA_CONTROL] - memory[DELTA_DIRECT] >= dense, "control messages are memory");
 }
 
 Test(delta, several_messages_to_a_rank) {
