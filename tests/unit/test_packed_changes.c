@@ -364,3 +364,48 @@ Test(packed, ranks_with_other_segments_are_found) {
     lierne_grid_destroy(all.grid);
     lierne_grid_destroy(one.grid);
 }
+
+/* Two plans, each of which every rank has updated once, and rank 2 once more, to what they have. */
+Test(packed, an_update_too_many_of_coalesced_plans_is_found) {
+    packed_world w[2];
+    packed_spec s;
+    lierne_coalesced *all[4];
+    float buffers[2][2][4][12 * 2];
+    int noticed = 0;
+    packed_spec_open(&s);
+    lierne_layout *layout = packed_spec_layout(&s);
+    const lierne_redistribute_spec spec = changing(layout, layout);
+    const lierne_context_spec context = {.size = sizeof context, .timeout = 5};
+    const lierne_segments_update u = {.size = sizeof u,
+                                      .segments = &s.segments,
+                                      .src = &s.packing,
+                                      .dst = &s.packing};
+    assert_ok(lierne_sim_create(&w[0].sim, 4, &context));
+    for (int i = 0; i < 2 * 4; i++) {
+        lierne_context *own = lierne_sim_get_context(w[0].sim, i % 4);
+        assert_ok(lierne_plan_create_redistribute(&w[i / 4].plans[i % 4], own, &spec));
+    }
+    for (int r = 0; r < 4; r++) {
+        lierne_plan *plans[] = {w[0].plans[r], w[1].plans[r]};
+        assert_ok(lierne_coalesced_create(&all[r], plans, 2));
+        for (int i = 0; i < (r == 2 ? 4 : 2); i++) {
+            assert_ok(lierne_plan_update_segments(plans[i % 2], &u));
+        }
+    }
+    for (int r = 0; r < 4; r++) {
+        void *out[] = {buffers[1][0][r], buffers[1][1][r]};
+        const void *in[] = {buffers[0][0][r], buffers[0][1][r]};
+        (void)lierne_coalesced_begin(all[r], LIERNE_DIRECTION_FORWARD, out, in, NULL);
+    }
+    for (int r = 0; r < 4; r++) {
+        noticed += lierne_coalesced_end(all[r], LIERNE_DIRECTION_FORWARD) == LIERNE_ERR_MISMATCH;
+    }
+    cr_expect_gt(noticed, 0);
+    for (int r = 0; r < 4; r++) {
+        (void)lierne_coalesced_destroy(all[r]);
+        (void)lierne_plan_destroy(w[1].plans[r]);
+    }
+    packed_world_close(&w[0]);
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(s.grid);
+}
