@@ -7,6 +7,8 @@
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
+#include "layouts.h"
+#include "lierne/sim.h"
 #include "seeds.h"
 
 #include <criterion/criterion.h>
@@ -115,6 +117,32 @@ Test(balance, sums_are_divided_for_senders_too) {
         run_seed(seeds[i]);
         cr_expect_eq(missed, before, "seed %llu", (unsigned long long)seeds[i]);
     }
+}
+
+/* Two ranks with contributions to what both need send them to each other: halves of the sum would
+ * be as many bytes, and another stage. */
+Test(balance, sums_are_divided_only_where_that_saves_bytes) {
+    const mesh two = {.ndims = 1, .names = {"tp"}, .sizes = {2}};
+    const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_PARTIAL},
+                                            {.kind = LIERNE_PLACEMENT_REPLICATE}};
+    const int64_t elements = 1000;
+    lierne_redistribute_spec spec = {.size = sizeof spec, .routing = LIERNE_ROUTING_BALANCED};
+    lierne_layout *layouts[2];
+    load sum = {0};
+    lierne_sim *sim;
+    lierne_plan *plan;
+    for (int i = 0; i < 2; i++) {
+        layouts[i] = layout_over(&two, 2, LIERNE_DTYPE_F32, 1, &elements, &placements[i]);
+    }
+    spec.src = layouts[0], spec.dst = layouts[1];
+    assert_ok(lierne_sim_create(&sim, 2, NULL));
+    assert_ok(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 0), &spec));
+    add_load(&sum, plan, LIERNE_DIRECTION_FORWARD);
+    cr_expect_eq(sum.stages, 1);
+    cr_expect_eq(sum.received, 4 * elements);
+    assert_ok(lierne_sim_destroy_all(sim));
+    lierne_layout_destroy(layouts[0]);
+    lierne_layout_destroy(layouts[1]);
 }
 
 Test(balance, busiest_ranks_are_near_the_bound) {

@@ -150,6 +150,7 @@ Test(delta, rejects_what_no_encoder_writes) {
     REJECTS(16, "the bytes end within it", 4, 7);
     REJECTS(16, "the bytes end within it", 2, 1, 2, 3);
     REJECTS(16, "the bytes end within it", 5, 7, 1);
+    REJECTS(17, "the bytes end within it", 5, 7, 1, 0);
     REJECTS(16, "the bytes end within it", 128);
     REJECTS(16, "its head has no end", 128, 128, 128, 0);
     REJECTS(16, "its head is none that is written", 3);

@@ -3,6 +3,7 @@
 #include "unit/dense_halo_case.h"
 #include "unit/expect.h"
 
+#include "layouts.h"
 #include "lierne/sim.h"
 #include "seeds.h"
 
@@ -317,6 +318,45 @@ Test(dense_halo_derived, in_place_forward_writes_margins_only) {
         close_world(&w);
     }
     cr_assert(run > 0 || seeds.end - seeds.first < 100);
+}
+
+/* Rank 9 has a tensor of 9 x 9, which 3 x 3 ranks need, with a star of width 1. What it sends to
+ * the one in the middle: a row above, the three rows with a column at either end, a row below. */
+Test(dense_halo_derived, a_star_is_sent_in_three_boxes_in_the_order_of_elements) {
+    static const lierne_block boxes[3] = {{.offset = 21, .ndims = 1, .count = {3}, .stride = {1}},
+                                          {29, 2, {3, 5}, {9, 1}, NULL},
+                                          {.offset = 57, .ndims = 1, .count = {3}, .stride = {1}}};
+    static const int64_t shape[2] = {9, 9};
+    const mesh one = {.ndims = 1, .names = {"x"}, .sizes = {1}, .offset = 9},
+               all = {.ndims = 2, .names = {"x", "y"}, .sizes = {3, 3}};
+    const lierne_placement cuts[2] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+                                      {.kind = LIERNE_PLACEMENT_SHARD}};
+    const lierne_dense_halo halos[2] = {{.boundary = LIERNE_BOUNDARY_ZERO, .lo = 1, .hi = 1},
+                                        {.axis = 1, .lo = 1, .hi = 1}};
+    lierne_grid *grid = mesh_grid(&all, 10);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_DTYPE_I64,
+                                     .placements = cuts,
+                                     .nhalos = 2,
+                                     .halos = halos,
+                                     .stencil = LIERNE_STENCIL_STAR};
+    lierne_layout *src = layout_over(&one, 10, LIERNE_DTYPE_I64, 2, shape, cuts), *dst;
+    lierne_route *route;
+    assert_ok(lierne_layout_create(&dst, &spec));
+    assert_ok(lierne_route_create_redistribute(&route, NULL, src, dst, 9, NULL));
+    const lierne_message *middle = &route->stages.at[0].sends.at[4];
+    cr_assert_eq(middle->peer, 4);
+    cr_assert_eq(middle->blocks.count, 3);
+    for (int i = 0; i < 3; i++) {
+        cr_expect(same_block(&middle->blocks.at[i], &boxes[i]), "box %d", i);
+    }
+    lierne_route_destroy(route);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
 }
 
 /* A bf16 tensor of 2^40 rows over three ranks, with margins of 2^33 rows: nothing is allocated. */

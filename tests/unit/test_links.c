@@ -104,6 +104,37 @@ Test(links, count_chunks) {
     cr_expect(is_balanced(&r));
 }
 
+/* Ranks 0 and 1 have contributions to S bytes, of which ranks 0 to 2 need the first half and three
+ * others the second. 0 and 1 sum a quarter each; each sends the other's quarter to it and all of
+ * the second half to others first, 3/4 S. Directly each then sends its sum to two ranks. Balanced,
+ * it sends it to rank 2 alone, which passes on both. */
+Test(links, count_chunks_of_sums) {
+    const mesh src = {.ndims = 1, .names = {"tp"}, .sizes = {2}};
+    const mesh dst = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {3, 2}};
+    const lierne_placement partial = {.kind = LIERNE_PLACEMENT_PARTIAL};
+    const lierne_placement halves[2] = {{.kind = LIERNE_PLACEMENT_REPLICATE},
+                                        {.kind = LIERNE_PLACEMENT_SHARD}};
+    const lierne_links links = {.same_node = {.latency_ns = 50000, .megabytes_per_second = 1000}};
+    const lierne_context_spec spec = {.size = sizeof spec, .links = &links};
+    const int64_t elements = 12 << 20; /* a half has 6 chunks */
+    const double moved = (double)elements * 4;
+    lierne_layout *from = layout_over(&src, 6, LIERNE_DTYPE_F32, 1, &elements, &partial),
+                  *to = layout_over(&dst, 6, LIERNE_DTYPE_F32, 1, &elements, halves);
+    const lierne_redistribute_spec r = {.size = sizeof r, .src = from, .dst = to};
+    lierne_report report = {.size = sizeof report};
+    lierne_sim *sim;
+    lierne_plan *plan;
+    assert_ok(lierne_sim_create(&sim, 6, &spec));
+    assert_ok(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 0), &r));
+    assert_ok(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD));
+    expect_ns(report.direct_ns, 2 * 50000 + moved * 5 / 4, "direct", elements);
+    expect_ns(report.balanced_ns, 8 * 50000 + moved * 7 / 4 / 6 + moved * 5 / 6, "balanced",
+              elements);
+    assert_ok(lierne_sim_destroy_all(sim));
+    lierne_layout_destroy(from);
+    lierne_layout_destroy(to);
+}
+
 /* Two ranks with half of S bytes each, and two that need both halves. Node 0 has both senders, or
  * node 2 both receivers; only nodes have a limit, R. Directly the shared node moves 2 S. Balanced,
  * receivers of one node get S and pass on the rest in it, which costs nothing but its latency;

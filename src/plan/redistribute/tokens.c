@@ -229,11 +229,10 @@ lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locato
               .pieces = pieces};
     memset(pieces->counts, 0, locators[!own].nparts * sizeof *pieces->counts);
     const lierne_locator_form form = lierne_locator_form_of(&locators[!own]);
-    bool plain = apart && !locators[0].layout->joints;
-    if (plain && form == LIERNE_LOCATOR_CHUNKS) {
+    if (apart && form == LIERNE_LOCATOR_CHUNKS) {
         return cut_chunks(&w, locators[!own].packed, spans);
     }
-    if (plain && form == LIERNE_LOCATOR_BANDS) {
+    if (apart && form == LIERNE_LOCATOR_BANDS) {
         return cut_bands(&w, &locators[!own], spans);
     }
     for (size_t i = 0; i < spans->count; i++) {

@@ -48,7 +48,8 @@ lierne_status lierne_tokens_create(lierne_tokens *t, const lierne_layout *const 
 void lierne_tokens_destroy(lierne_tokens *t);
 /* Cuts what a cell of side `own` has, in the order of tokens, where coordinates of either side or
  * segments change. mine: this rank's cell of the other side and what it has there, or NULL. A list
- * that has space does not grow. apart: spans end where coordinates of their own side change. */
+ * that has space does not grow. apart: spans end where coordinates of their own side change, and
+ * the axis is no joined one. */
 lierne_status lierne_tokens_cut(lierne_cut_pieces *pieces, lierne_locator locators[2], int own,
                                 bool apart, const lierne_spans *spans, const lierne_cell *mine,
                                 const lierne_spans *mine_spans);
