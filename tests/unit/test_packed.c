@@ -350,6 +350,12 @@ Test(packed, random_updates) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
+/* A seed where ranks send by the same blocks as they receive, but as other messages: peers are in
+ * another order. */
+Test(packed, updates_of_messages_in_another_order) {
+    run_updates(1460);
+}
+
 enum { SUM_RANKS = 6, SUM_TOKENS = 40, SUM_WIDTH = 3 };
 
 static void make_sum_plans(lierne_plan **plans, lierne_sim *sim, lierne_layout *const *layouts,
