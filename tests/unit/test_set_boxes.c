@@ -360,6 +360,38 @@ Test(set_boxes, layers_share_messages) {
     close_set(&h);
 }
 
+/* 32 pieces of 128 KiB fill a message. */
+Test(set_boxes, a_full_message_is_followed_by_another) {
+    enum { N = 33 };
+    static const int64_t size = 1 << 14;
+    const lierne_placement whole = {.kind = LIERNE_PLACEMENT_SHARD};
+    lierne_layout *own[2];
+    const lierne_layout *layouts[2][N];
+    lierne_set_box boxes[N];
+    lierne_route *route;
+    for (int s = 0; s < 2; s++) {
+        const mesh one = {.ndims = 1, .names = {"x"}, .sizes = {1}, .offset = s};
+        own[s] = layout_over(&one, 2, LIERNE_DTYPE_I64, 1, &size, &whole);
+    }
+    for (int i = 0; i < N; i++) {
+        layouts[0][i] = own[0];
+        layouts[1][i] = own[1];
+        boxes[i] = (lierne_set_box){.src = i, .dst = i, .sizes = {size}};
+    }
+    const lierne_set_spec spec = {.size = sizeof spec,
+                                  .ntensors = N,
+                                  .src = layouts[0],
+                                  .dst = layouts[1],
+                                  .boxes = boxes,
+                                  .nboxes = N,
+                                  .ndst = N};
+    assert_ok(lierne_route_create_set(&route, NULL, &spec, 0));
+    cr_assert_eq(route->stages.at[0].sends.count, 2u);
+    lierne_route_destroy(route);
+    lierne_layout_destroy(own[0]);
+    lierne_layout_destroy(own[1]);
+}
+
 Test(set_boxes, running_out_of_memory_leaves_nothing) {
     static boxes_case c;
     boxes_spec s;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 300, TENSORS = 5, GAP = 3, BEFORE = 0x5a };
+enum { SEEDS = 300, TENSORS = 5, GAP = 3, BEFORE = 0x5a, UNREAD = 1 << 20 };
 
 typedef struct set_world {
     uint64_t seed;
@@ -54,7 +54,7 @@ static void draw_set(set_world *w, uint64_t seed) {
     *w = (set_world){.seed = seed,
                      .n = 2 + (int)(seed % (TENSORS - 1)),
                      .equal = seed % 4 == 0,
-                     .scattered = seed / 2 % 2};
+                     .scattered = seed / 4 % 2};
     for (int i = 0; i + 1 < w->n; i++) {
         draw_tensor(w, i, &next);
     }
@@ -66,12 +66,13 @@ static void draw_set(set_world *w, uint64_t seed) {
     w->size = lierne_dtype_size(w->dtype);
 }
 
+/* Offsets of a tensor of which the rank holds nothing are not read. */
 static void place_tensors(set_world *w, int side, int rank) {
     int64_t end = 0;
     for (int k = 0; k < w->n; k++) {
         int i = w->scattered ? w->n - 1 - k : k;
         int64_t n = w->b[side][i][rank].n;
-        w->offsets[side][rank][i] = end + (w->scattered ? GAP + rank : 0);
+        w->offsets[side][rank][i] = n ? end + (w->scattered ? GAP + rank : 0) : UNREAD << side;
         end = n ? w->offsets[side][rank][i] + n : end;
     }
     w->elements[side][rank] = end;

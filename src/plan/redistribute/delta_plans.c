@@ -150,7 +150,6 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_delta *d,
     parts->in_place = p->in_place;
     LIERNE_TRY(begin_side(&parts->side[0], &stages[0], d->context->rank, p->in, p->out));
     LIERNE_TRY(begin_side(&parts->side[1], &stages[1], d->context->rank, p->out, p->in));
-    parts->side[0].partial = parts->side[1].partial = true;
     parts->side[0].varying = p->varying;
     parts->side[1].varying = p->varying ? p->varying + 1 : NULL;
     parts->side[0].route->dtype = parts->side[1].route->dtype = p->dtype;

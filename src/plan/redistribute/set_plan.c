@@ -100,8 +100,7 @@ static bool stays_in_place(const lierne_set *set) {
     for (int64_t i = 0; i < set->nmoves; i++) {
         const lierne_set_layout *src = lierne_set_layout_of(set, i, LIERNE_SET_SRC);
         if (set->layout_of[LIERNE_SET_SRC][i] != set->layout_of[LIERNE_SET_DST][i] ||
-            (src->elements > 0 &&
-             set->offsets[LIERNE_SET_SRC][i] != set->offsets[LIERNE_SET_DST][i])) {
+            set->offsets[LIERNE_SET_SRC][i] != set->offsets[LIERNE_SET_DST][i]) {
             return false;
         }
         halos = halos || src->layout->halos;

@@ -83,7 +83,7 @@ lierne_status lierne_balance_transfers(lierne_transfers *transfers, const lierne
     transfers->count = 0;
     for (size_t i = 0; i < d->nreceivers; i++) {
         sent += b->sends[d->sends + d->nholders + i];
-        int64_t end = sent > 0 ? d->start + end_passed_on(d, sent) : at;
+        int64_t end = d->start + end_passed_on(d, sent);
         LIERNE_TRY(send_segment(&w, receiver_of(&w, i), at, end - at));
         LIERNE_TRY(pass_on(&w, i, at, end - at));
         at = end;
