@@ -3,6 +3,8 @@
 #include "unit/delta_steps.h"
 #include "unit/ranks.h"
 
+#include "mesh.h"
+
 #include <criterion/criterion.h>
 
 enum { WORLD = 4, ROWS = 6, COLUMNS = 5 };
@@ -75,4 +77,41 @@ Test(delta_layouts, every_two, .timeout = 600) {
     for (int pair = 0; pair < LAYOUTS * LAYOUTS; pair++) {
         run_pair(pair / LAYOUTS, pair % LAYOUTS);
     }
+}
+
+/* Windows of 5 elements beyond each end of 4, on a ring of 8: an element that arrives is in two
+ * places of them, one of which is copied from the other. */
+static void create_delta(lierne_context *context, void *shared) {
+    static const int64_t shape = 8;
+    const mesh ring = {.ndims = 1, .names = {"x"}, .sizes = {2}};
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD};
+    const lierne_dense_halo halo = {.boundary = LIERNE_BOUNDARY_PERIODIC, .lo = 5, .hi = 5};
+    lierne_grid *grid = mesh_grid(&ring, 2);
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = grid,
+                               .naxes = 1,
+                               .shape = &shape,
+                               .dtype = LIERNE_DTYPE_I64,
+                               .placements = &cut};
+    lierne_layout *src = NULL, *dst = NULL;
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    (void)lierne_layout_create(&src, &spec);
+    spec.nhalos = 1, spec.halos = &halo;
+    (void)lierne_layout_create(&dst, &spec);
+    const lierne_redistribute_spec margins = {.size = sizeof margins, .src = src, .dst = dst};
+    bool planned = lierne_plan_create_redistribute(&plan, context, &margins) == LIERNE_OK;
+    ((bool *)shared)[lierne_context_get_rank(context)] =
+        planned && lierne_delta_create(&delta, plan) == LIERNE_ERR_UNSUPPORTED;
+    lierne_delta_destroy(delta);
+    lierne_plan_destroy(plan);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+}
+
+Test(delta_layouts, copies_of_what_arrives_are_rejected) {
+    bool rejected[2] = {false, false};
+    ranks_run(2, NULL, create_delta, rejected);
+    cr_expect(rejected[0] && rejected[1]);
 }

@@ -187,6 +187,9 @@ Test(links, compare_nothing_without_need) {
     cr_expect(!is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "direct");
     r = report_of(1, 3, &links, NULL, LIERNE_ROUTING_BALANCED, 0);
     cr_expect(is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "balanced");
+    const lierne_links late = {.same_node = {.latency_ns = 1000}};
+    r = report_of(1, 30000, &late, NULL, LIERNE_ROUTING_AUTO, 0);
+    cr_expect(!is_balanced(&r) && r.direct_ns == 1000 && r.balanced_ns == 2000, "latency alone");
     r = report_of(1, 30000, NULL, each, LIERNE_ROUTING_AUTO, 0); /* 20 us and 50 GB/s */
     cr_expect(!is_balanced(&r) && r.direct_ns == 20000 + 3 * 120000 / 50, "%lld",
               (long long)r.direct_ns);
