@@ -92,7 +92,7 @@ static void miss_elements(window_walk *w, const lierne_spans *held, int64_t from
 /* Ends a window, whose best run becomes one of local numbers. */
 static void end_window(window_walk *w) {
     take_run(w, w->end);
-    w->best->ready += w->best->nready > 0 ? w->best->start - w->first : 0;
+    w->best->ready += w->best->start - w->first;
 }
 
 static window_walk begin_window(const lierne_dense_halo *halo, const lierne_span *span,

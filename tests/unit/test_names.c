@@ -136,6 +136,34 @@ static void name_layouts(lierne_context *context, const char *name) {
     lierne_grid_destroy(grid);
 }
 
+/* One image of one row, which is the only token. */
+static void name_packed(lierne_context *context, const char *name) {
+    static const int64_t ends[] = {0, 1}, shape[] = {1, 1};
+    const lierne_placement placements[LIERNE_MAX_DIMS] = {{0}};
+    const lierne_segments segments = {.size = sizeof segments, .nsegments = 1, .cu_seqlens = ends};
+    const lierne_packing packing = {.size = sizeof packing};
+    const lierne_image_run run = {.length = 1};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = grid_of(1, 1, 1, 1),
+                               .naxes = 2,
+                               .shape = shape,
+                               .dtype = LIERNE_DTYPE_F32,
+                               .placements = placements,
+                               .segments = &segments,
+                               .packing = &packing};
+    lierne_layout *layout;
+    assert_ok(lierne_layout_create(&layout, &spec));
+    const lierne_packed_bridge_spec bridge = {.size = sizeof bridge,
+                                              .src = layout,
+                                              .dst = layout,
+                                              .runs = &run,
+                                              .nruns = 1,
+                                              .name = name};
+    NAMED(packed_bridge, context, &bridge);
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy((lierne_grid *)spec.grid);
+}
+
 Test(names, every_planner_takes_one) {
     lierne_context *context;
     const lierne_context_spec spec = {.size = sizeof spec, .name = "training"};
@@ -144,6 +172,7 @@ Test(names, every_planner_takes_one) {
     char *name = own_name();
     name_collectives(context, name);
     name_layouts(context, name);
+    name_packed(context, name);
     name_rows(context, name);
     cr_expect_null(lierne_plan_get_name(NULL));
     cr_expect_null(lierne_context_get_name(NULL));

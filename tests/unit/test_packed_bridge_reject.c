@@ -330,6 +330,30 @@ Test(packed_bridge, another_run_is_found_without_data) {
     assert_ok(lierne_sim_destroy(sim));
 }
 
+/* Rank 1 plans with another run. */
+Test(packed_bridge, other_runs_are_a_mismatch) {
+    lierne_grid *grid = create_grid();
+    lierne_plan *plans[WORLD];
+    lierne_sim *sim;
+    bridge_spec b;
+    open_spec(&b);
+    lierne_layout *src = layout_of(&b, 0, grid), *dst = layout_of(&b, 1, grid);
+    b.spec.src = src, b.spec.dst = dst;
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+    for (int r = 0; r < WORLD; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        b.runs[1].position = 3 + r;
+        lierne_status status = lierne_plan_create_packed_bridge(&plans[r], context, &b.spec);
+        cr_assert_eq(status, r ? LIERNE_ERR_MISMATCH : LIERNE_OK, "%s", lierne_last_error());
+    }
+    assert_says("runs[");
+    assert_ok(lierne_plan_destroy(plans[0]));
+    assert_ok(lierne_sim_destroy(sim));
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+}
+
 Test(packed_bridge, token_ids_that_are_rejected) {
     const int64_t cu[] = {0, 4}, rows[] = {0, 2}, bad[] = {0, 3, 2}, ids[] = {9, 1, 9, 9};
     lierne_segments segments = {.size = sizeof segments, .nsegments = 1, .cu_seqlens = cu};

@@ -213,8 +213,6 @@ static lierne_status exchange_rows(planning *p) {
     list_fields(p, &fields);
     if (p->status == LIERNE_OK) {
         note(p, write_messages(f, &messages));
-    } else {
-        lierne_set_error(p->message);
     }
     const lierne_control_agreement agreement = {p->status, fields.at, fields.count};
     lierne_status status =
