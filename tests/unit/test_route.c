@@ -258,3 +258,20 @@ Test(route, a_view_is_found_and_only_a_view) {
     cr_assert_eq(lierne_route_alias(r, 0), -1);
     lierne_route_destroy(r);
 }
+
+static void expect_extent(const lierne_block *block, int64_t first, int64_t end) {
+    int64_t got[2] = {0, 0};
+    lierne_block_extend(block, &got[0], &got[1]);
+    cr_expect(got[0] == first && got[1] == end, "%lld to %lld", (long long)got[0],
+              (long long)got[1]);
+}
+
+Test(route, a_block_reaches_from_its_first_to_its_last_element) {
+    static const int64_t rows[] = {5, 2};
+    lierne_block block = {.offset = 3, .ndims = 3, .count = {2, 4, 2}, .stride = {10, 2, 1}};
+    expect_extent(&block, 3, 3 + 10 + 6 + 1 + 1);
+    block.rows = rows;
+    expect_extent(&block, 3 + 20, 3 + 50 + 6 + 1 + 1);
+    block.count[2] = 0;
+    expect_extent(&block, 0, 0);
+}
