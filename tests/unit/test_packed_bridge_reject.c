@@ -200,6 +200,8 @@ Test(packed_bridge, runs_that_are_rejected) {
     b.spec.nruns = 1, reject(&b, LIERNE_ERR_COUNT, "runs deliver 3 of 5 image rows");
     b.runs[1] = (lierne_image_run){1, 0, 0, 3, 2};
     reject(&b, LIERNE_ERR_OVERLAP, "runs[1]: of its 2 tokens from token 3 on");
+    b.runs[1] = (lierne_image_run){1, 0, 0, 3, 2}, b.spec.nruns = 3;
+    reject(&b, LIERNE_ERR_OVERLAP, "runs[1]: of its 2 tokens from token 3 on");
     b.spec.nruns = 3, b.runs[2] = (lierne_image_run){0, 0, 0, 3, 1}, b.runs[1].length = 1;
     reject(&b, LIERNE_ERR_OVERLAP, "runs[2]"); /* before rows that are left over */
     b.spec.nruns = 3, b.spec.allow_repeat = 1, b.spec.routing = LIERNE_ROUTING_BALANCED;
