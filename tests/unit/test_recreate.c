@@ -308,6 +308,30 @@ Test(recreate, layouts_of_the_adjoint) {
     close_bridges(&anew);
 }
 
+Test(recreate, in_a_group) {
+    static const int rank = 0;
+    const int64_t shape[3] = {2, 2, 2};
+    lierne_group_spec ranks = LIERNE_GROUP_SPEC_INIT;
+    lierne_group *group;
+    lierne_plan *again;
+    bridge_world w;
+    open_bridges(&w, 1, grid_of(1, 1, 1, 1), grid_of(1, 1, 1, 1));
+    lierne_context *context = lierne_sim_get_context(w.sim, 0);
+    const lierne_bridge_spec spec = bridge_spec(&w, shape, NULL);
+    ranks.purpose = "vision", ranks.group_size = 1, ranks.ranks = &rank;
+    assert_ok(lierne_group_create(&group, context, &ranks));
+    const lierne_recreate_spec grids = {.size = sizeof grids,
+                                        .src = w.src,
+                                        .dst = w.dst,
+                                        .group = group};
+    assert_ok(lierne_plan_create_bridge(&w.plans[0], context, &spec));
+    assert_ok(lierne_plan_recreate(&again, context, w.plans[0], &grids));
+    cr_assert_eq(lierne_group_destroy(group), LIERNE_ERR_BUSY, "a plan is in the group");
+    assert_ok(lierne_plan_destroy(again));
+    assert_ok(lierne_group_destroy(group));
+    close_bridges(&w);
+}
+
 Test(recreate, as_many_dims_as_there_may_be) {
     const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD};
     const lierne_placement placements[LIERNE_MAX_DIMS] = {[1] = cut, cut, cut};
