@@ -227,6 +227,33 @@ static void reject_no_mask_of_one_row(void) {
     assert_ok(lierne_context_destroy(self));
 }
 
+/* A rank sends its row to itself. */
+static void reject_no_root_of_one_ghost(void) {
+    static const int own[] = {0};
+    static const int64_t one[] = {1}, row[] = {0}, *const list[] = {row};
+    const lierne_halo_spec spec = {.size = sizeof spec,
+                                   .nlocal = 1,
+                                   .nghost = 1,
+                                   .nswap = 1,
+                                   .sendproc = own,
+                                   .recvproc = own,
+                                   .sendnum = one,
+                                   .recvnum = one,
+                                   .sendlist = list,
+                                   .dtype = LIERNE_DTYPE_F32,
+                                   .width = 1};
+    int32_t rank;
+    int64_t root;
+    lierne_context *self;
+    lierne_plan *plan;
+    assert_ok(lierne_context_create_self(&self, NULL));
+    assert_ok(lierne_plan_create_halo(&plan, self, &spec));
+    assert_error(lierne_plan_get_halo_roots(NULL, &root, plan), LIERNE_ERR_INVALID, "rank is NULL");
+    assert_error(lierne_plan_get_halo_roots(&rank, NULL, plan), LIERNE_ERR_INVALID, "row is NULL");
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(self));
+}
+
 Test(halo_reject, null_arguments) {
     int bad[2] = {0};
     lierne_halo_spec spec = {.size = sizeof spec};
@@ -237,6 +264,7 @@ Test(halo_reject, null_arguments) {
     cr_assert_eq(lierne_plan_get_halo_spec(&spec, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_create_restricted(&plan, NULL, NULL), LIERNE_ERR_INVALID);
     reject_no_mask_of_one_row();
+    reject_no_root_of_one_ghost();
     cr_assert_eq(lierne_plan_create_flattened(&plan, NULL, 0), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_get_halo_roots(NULL, NULL, NULL), LIERNE_ERR_INVALID);
 }

@@ -293,6 +293,14 @@ Test(packed_bridge, updates_that_are_rejected) {
     b.runs[0].length = 4, u = update_of(&b);
     reject_update(plans, &u, LIERNE_ERR_INDEX_RANGE, "runs[0].length is 4");
     expect_rows(plans);
+    /* What one rank rejected alone leaves nothing behind that the next update has. */
+    b.runs[0].length = 3, u = update_of(&b), u.nruns = 1;
+    assert_error(lierne_plan_update_segments(plans[1], &u), LIERNE_ERR_COUNT, "3 of 5");
+    for (int r = 0; r < WORLD; r++) {
+        u = update_of(&b);
+        assert_ok(lierne_plan_update_segments(plans[r], &u));
+    }
+    expect_rows(plans);
     for (int r = 0; r < WORLD; r++) {
         assert_ok(lierne_plan_destroy(plans[r]));
     }
