@@ -81,6 +81,10 @@ static const char *check_spec(const lierne_halo_spec *given, const lierne_plan *
         got.nghost != given->nghost || got.nswap != given->nswap || got.stride != given->width) {
         return "spec";
     }
+    if (got.nswap > 0 && (got.sendproc == given->sendproc || got.recvproc == given->recvproc ||
+                          got.sendnum == given->sendnum || got.recvnum == given->recvnum)) {
+        return "the caller's memory";
+    }
     for (int s = 0; s < got.nswap; s++) {
         if (got.sendproc[s] != given->sendproc[s] || got.recvproc[s] != given->recvproc[s] ||
             got.sendnum[s] != given->sendnum[s] || got.recvnum[s] != given->recvnum[s] ||
