@@ -19,12 +19,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COUNT = 700, ALL = RANKS * COUNT, WITHHOLDS = 1, OPERATIONS = 3, LATE_US = 200000 };
+enum { COUNT = 700, ALL = RANKS * COUNT, WITHHOLDS = 1, OPERATIONS = 4, LATE_US = 200000 };
 
 static lierne_memory memory;
 static lierne_stream_driver driver;
 
-/* Operation 0 gathers; 1 is an all-to-all; 2 is another one, of what operation 0 gathered. */
+/* Operation 0 gathers; 1 is an all-to-all; 2 is another one, of what operation 0 gathered; in 3
+ * only rank 0 does something. */
 typedef struct rank_state {
     int rank;
     test_device_stream *own;
@@ -36,14 +37,21 @@ typedef struct rank_state {
 
 static const int all_ranks[RANKS] = {0, 1, 2, 3};
 
+static bool gathers(int i) {
+    return i == 0 || i == 3;
+}
+
 static lierne_status make_plan(rank_state *s, int i, lierne_group *group) {
     const lierne_all_gather_spec gather = all_gather_of(COUNT, LIERNE_DTYPE_F32);
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                              .count = COUNT,
                                              .dtype = LIERNE_DTYPE_F32,
                                              .group = group};
-    return i == 0 ? lierne_plan_create_all_gather(&s->plans[i], s->context, &gather)
-                  : lierne_plan_create_all_to_all(&s->plans[i], s->context, &exchange);
+    lierne_all_gather_spec alone = gather;
+    alone.ranks = all_ranks, alone.nranks = 1;
+    return gathers(i)
+               ? lierne_plan_create_all_gather(&s->plans[i], s->context, i ? &alone : &gather)
+               : lierne_plan_create_all_to_all(&s->plans[i], s->context, &exchange);
 }
 
 /* last: the plans of operations 1 to last are of a group of their own; 0: none. */
@@ -90,7 +98,7 @@ static int add_group(lierne_schedule *s, const char *name, int64_t uid) {
     return index;
 }
 
-/* Exchanges are in the queue of `uid`, the gather in that of uid 100. */
+/* Exchanges are in the queue of `uid`, gathers in that of uid 100. */
 static lierne_schedule *record(const rank_state *s, int64_t uid) {
     static const int first = 0;
     lierne_schedule *schedule;
@@ -100,9 +108,9 @@ static lierne_schedule *record(const rank_state *s, int64_t uid) {
     groups[1] = uid == 100 ? groups[0] : add_group(schedule, "experts", uid);
     for (int i = 0; i < OPERATIONS; i++) {
         lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
-        o.kind = i == 0 ? LIERNE_OPERATION_ALL_GATHER : LIERNE_OPERATION_ALL_TO_ALL;
-        o.group = groups[i > 0];
-        o.tag = i == 0 ? "fsdp" : "ep";
+        o.kind = gathers(i) ? LIERNE_OPERATION_ALL_GATHER : LIERNE_OPERATION_ALL_TO_ALL;
+        o.group = groups[!gathers(i)];
+        o.tag = gathers(i) ? "fsdp" : "ep";
         o.plan = s->plans[i];
         o.held = i == 0 && s->rank == WITHHOLDS;
         o.after = &first;
@@ -140,8 +148,8 @@ static lierne_run_event event_of(const lierne_run *run, int operation) {
 /* The rank that withholds lets its gather go on when it has seen the exchange complete; whether it
  * has. */
 static bool pass_gate(rank_state *s, lierne_run *run) {
-    void *out[] = {s->out[0], s->out[1], s->out[2]};
-    const void *in[] = {s->in[0], s->in[1], s->out[0]};
+    void *out[] = {s->out[0], s->out[1], s->out[2], s->out[3]};
+    const void *in[] = {s->in[0], s->in[1], s->out[0], s->in[0]};
     int done = 0;
     if (lierne_run_begin(run, out, in) != LIERNE_OK) {
         return false;
@@ -169,6 +177,8 @@ static void check_results(const rank_state *s) {
         wrong[2] += s->out[2][i] != (float)(s->rank * ALL + at);
     }
     check(wrong[0] == 0, "what was gathered");
+    check(s->rank > 0 || memcmp(s->out[3], s->in[0], COUNT * sizeof(float)) == 0,
+          "what one rank copied");
     check(wrong[1] == 0, "what was exchanged");
     check(wrong[2] == 0, "what was exchanged of what was gathered");
 }
