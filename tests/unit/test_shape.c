@@ -230,9 +230,13 @@ Test(shape, what_cannot_change_is_rejected) {
     open_world(&w);
     spec = spec_of(&w, shape);
     cr_assert_eq(plan_rank(&w.plans[0], &w, 0, &spec), LIERNE_OK);
+    assert_error(lierne_plan_update_documents(w.plans[0], 0, 2, shape), LIERNE_ERR_INVALID,
+                 "kind is bridge, must be redistribute");
     assert_ok(lierne_plan_create_transposed(&transposed, w.plans[0]));
     w.plans[0] = transposed;
     rejected(&w, shape, LIERNE_ERR_INVALID, "kind is transposed, must be bridge or redistribute");
+    assert_error(lierne_plan_update_documents(w.plans[0], 0, 2, shape), LIERNE_ERR_INVALID,
+                 "kind is transposed, must be redistribute");
     close_world(&w);
 }
 
