@@ -8,6 +8,7 @@
 #include "fake.h"
 #include "node_ranks.h"
 #include "runtime/context/context.h"
+#include "step/schedule_run.h"
 #include "tasks.h"
 
 #include "lierne.h"
@@ -197,6 +198,7 @@ static void open_gate(rank_state *s, int64_t uid, bool isolates) {
     int urgent = test_device_urgent_streams();
     meet_ranks();
     must(create_run(&run, s, uid, isolates) == LIERNE_OK, "a run");
+    check(run->ncopies == (isolates ? 2 : 0), "a copy of each plan that is isolated");
     meet_ranks();
     check(test_device_urgent_streams() - urgent == (isolates ? RANKS : 0), "urgent streams");
     for (int round = 0; round < 2; round++) {
