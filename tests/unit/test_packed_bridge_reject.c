@@ -340,6 +340,24 @@ Test(packed_bridge, another_run_is_found_without_data) {
     assert_ok(lierne_sim_destroy(sim));
 }
 
+/* Rows that repeat, on two ranks: one peer is the fewest. */
+Test(packed_bridge, a_limit_of_one_peer) {
+    lierne_report report = {.size = sizeof report};
+    lierne_plan *plans[WORLD];
+    lierne_sim *sim;
+    bridge_spec b;
+    open_spec(&b);
+    b.spec.nruns = 3, b.spec.allow_repeat = 1, b.spec.max_peers = 1;
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+    plan_all(&b, sim, plans, LIERNE_OK, "");
+    for (int r = 0; r < WORLD; r++) {
+        assert_ok(lierne_plan_get_report(&report, plans[r], LIERNE_DIRECTION_FORWARD));
+        cr_expect_eq(report.most_peers, 1);
+        assert_ok(lierne_plan_destroy(plans[r]));
+    }
+    assert_ok(lierne_sim_destroy(sim));
+}
+
 /* Rank 1 plans with another run. */
 Test(packed_bridge, other_runs_are_a_mismatch) {
     lierne_grid *grid = create_grid();
