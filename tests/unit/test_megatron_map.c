@@ -62,6 +62,9 @@ static void expect_misaligned(const lierne_megatron_map *map, const int *expecte
     for (int i = 0; i < n; i++) {
         cr_assert_eq(ranks[i], expected[i]);
     }
+    ranks = &count;
+    cr_assert_eq(lierne_megatron_map_get_misaligned(&ranks, &count, NULL), LIERNE_ERR_INVALID);
+    cr_assert_null(ranks);
 }
 
 Test(megatron_map, fan_in_with_cp) {

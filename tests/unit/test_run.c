@@ -330,7 +330,8 @@ Test(run, one_rank_that_deviates_is_every_ranks_error) {
     }
 }
 
-/* Four gathers; `plans` has the digit of the plan of each, `groups` that of its group. */
+/* Four gathers; `plans` has the digit of the plan of each, 2 for the adjoint of plan 0, `groups`
+ * that of its group. */
 static lierne_schedule *record_gathers(lierne_plan *const *plan, int rank, const char *plans,
                                        const char *groups, state *s) {
     static const int all[RANKS] = {0, 1, 2, 3};
@@ -347,7 +348,8 @@ static lierne_schedule *record_gathers(lierne_plan *const *plan, int rank, const
         lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
         o.kind = LIERNE_OPERATION_ALL_GATHER;
         o.group = group[groups[i] - '0'];
-        o.plan = plan[plans[i] - '0'];
+        o.plan = plan[plans[i] == '1'];
+        o.direction = plans[i] == '2' ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD;
         NOTE(s, lierne_schedule_add_operation(&index, schedule, &o) == LIERNE_OK);
     }
     NOTE(s, lierne_schedule_freeze(schedule) == LIERNE_OK);
@@ -363,8 +365,9 @@ static void execute_in_two_queues(lierne_context *context, void *shared) {
         NOTE(s, lierne_plan_create_all_gather(&plans[i], context, &gather) == LIERNE_OK);
     }
     for (int shared_plan = 0; shared_plan < 2; shared_plan++) {
-        lierne_schedule *schedule = record_gathers(plans, lierne_context_get_rank(context), "0110",
-                                                   shared_plan ? "0001" : "0110", s);
+        lierne_schedule *schedule =
+            record_gathers(plans, lierne_context_get_rank(context), shared_plan ? "0120" : "0110",
+                           shared_plan ? "0001" : "0110", s);
         lierne_status status = lierne_run_create(&run, context, schedule, NULL);
         NOTE(s, status == (shared_plan ? LIERNE_ERR_INVALID : LIERNE_OK));
         NOTE(s, !shared_plan || strstr(lierne_last_error(), "operations 0 and 3 execute one plan"));

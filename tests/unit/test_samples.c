@@ -234,6 +234,7 @@ Test(samples, rows_of_segments) {
     cr_assert_eq(lierne_assignment_get_report(&r, a), LIERNE_OK);
     cr_assert_eq(r.moved_rows, 14);
     lierne_assignment_destroy(a);
+    cr_assert_eq(lierne_assignment_get_report(&r, NULL), LIERNE_ERR_INVALID);
     cr_assert_null(lierne_assignment_get_ranks(NULL));
     cr_assert_null(lierne_assignment_get_loads(NULL));
     lierne_assignment_destroy(NULL);
