@@ -372,7 +372,7 @@ Test(brick, a_fault_on_one_rank_is_the_error_of_all) {
         {point_outside, LIERNE_ERR_INDEX_RANGE, "point 0"},
         {point_on_border, LIERNE_ERR_INDEX_RANGE, "point 0"},
         {point_nowhere, LIERNE_ERR_INDEX_RANGE, "point 0"},
-        {other_cutoff, LIERNE_ERR_MISMATCH, "cutoff"},
+        {other_cutoff, LIERNE_ERR_MISMATCH, "1.5 on rank"},
         {other_box, LIERNE_ERR_MISMATCH, "box[2]"},
         {other_period, LIERNE_ERR_MISMATCH, "periodic[1]"},
         {other_dims, LIERNE_ERR_MISMATCH, "dims"},
