@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 12, SAMPLES = 2, MOST = 4, WIDTH = 5 };
+enum { STEPS = 12, SAMPLES = 2, MOST = 4, WIDTH = 40 };
 
 static lierne_context *context;
 static lierne_grid *src, *dst;
@@ -140,6 +140,7 @@ typedef struct pair {
     lierne_plan *plans[2];
     lierne_coalesced *coalesced;
     size_t own, all;
+    bool window;
     float *in[2], *out[2], *gradient[2], *back[2];
 } pair;
 
@@ -155,13 +156,23 @@ static float sum_of_upstream(int p, size_t i) {
     return (float)((int64_t)(i % 17) * test_world * (test_world + 1) / 2 + (p + 1) * test_world);
 }
 
-static void open_pair(pair *x) {
+static float *take(size_t n, bool window) {
+    void *memory = NULL;
+    if (window) {
+        CHECK_OK(lierne_context_alloc(&memory, context, n * sizeof(float)));
+    }
+    return window ? memory : malloc(n * sizeof(float));
+}
+
+/* window: what is sent lies in memory that peers read in place. */
+static void open_pair(pair *x, bool window) {
     lierne_bridge_spec spec = spec_of();
+    x->window = window;
     x->own = SAMPLES * MOST * WIDTH, x->all = x->own * (size_t)test_world;
     for (int p = 0; p < 2; p++) {
         CHECK_OK(lierne_plan_create_bridge(&x->plans[p], context, &spec));
-        x->in[p] = malloc(x->own * sizeof(float)), x->back[p] = malloc(x->own * sizeof(float));
-        x->out[p] = malloc(x->all * sizeof(float)), x->gradient[p] = malloc(x->all * sizeof(float));
+        x->in[p] = take(x->own, window), x->gradient[p] = take(x->all, window);
+        x->back[p] = take(x->own, false), x->out[p] = take(x->all, false);
         for (size_t i = 0; i < x->own; i++) {
             x->in[p][i] = input(p, x->own * (size_t)test_rank + i);
         }
@@ -176,7 +187,13 @@ static void close_pair(pair *x) {
     CHECK(lierne_coalesced_destroy(x->coalesced) == LIERNE_OK, "coalesced plans");
     for (int p = 0; p < 2; p++) {
         CHECK(lierne_plan_destroy(x->plans[p]) == LIERNE_OK, "plan");
-        free(x->in[p]), free(x->out[p]), free(x->gradient[p]), free(x->back[p]);
+        free(x->out[p]), free(x->back[p]);
+        if (x->window) {
+            CHECK_OK(lierne_context_dealloc(context, x->in[p]));
+            CHECK_OK(lierne_context_dealloc(context, x->gradient[p]));
+        } else {
+            free(x->in[p]), free(x->gradient[p]);
+        }
     }
 }
 
@@ -205,10 +222,10 @@ static void end(pair *x, lierne_direction d) {
 }
 
 /* One direction, the other, and both at once, which each rank begins and ends in another order. */
-static void coalesced_plans(void) {
+static void coalesced_plans(bool window) {
     pair x;
     int64_t sent;
-    open_pair(&x);
+    open_pair(&x, window);
     CHECK(lierne_coalesced_get_messages(&sent, NULL, x.coalesced, LIERNE_DIRECTION_FORWARD) ==
                   LIERNE_OK &&
               sent == test_world - 1,
@@ -228,7 +245,7 @@ static void coalesced_plans(void) {
 static void another_order(void) {
     pair x;
     lierne_coalesced *other = NULL;
-    open_pair(&x);
+    open_pair(&x, false);
     lierne_plan *turned[2] = {x.plans[1], x.plans[0]};
     for (int who = 0; who < test_world && test_world > 1; who++) {
         lierne_status status =
@@ -249,7 +266,8 @@ int main(int argc, char **argv) {
     CHECK_OK(test_context_create(&context, MPI_COMM_WORLD, NULL));
     row_maps();
     variable_rows();
-    coalesced_plans();
+    coalesced_plans(false);
+    coalesced_plans(true);
     another_order();
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "context");
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
