@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool refuse_memfd, refuse_pull;
+static bool refuse_memfd, refuse_pull, miss_pull;
 
 /* Replace the system's functions in the library too. */
 int memfd_create(const char *name, unsigned flags) {
@@ -36,8 +36,9 @@ int memfd_create(const char *name, unsigned flags) {
 
 ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long nto,
                          const struct iovec *from, unsigned long nfrom, unsigned long flags) {
-    if (refuse_pull) {
-        errno = EPERM;
+    if (refuse_pull || miss_pull) {
+        errno = refuse_pull ? EPERM : ESRCH;
+        miss_pull = false;
         return -1;
     }
     return syscall(SYS_process_vm_readv, pid, to, nto, from, nfrom, flags);
@@ -242,7 +243,8 @@ static void every_way(void) {
     goes(&narrow, true, " messages in place", 2);
 }
 
-/* A chunk that the segment gets after the plan, and after peers have mapped others. */
+/* A chunk that the segment gets after the plan, and after peers have mapped others. Before, the
+ * messages are pulled. */
 static void memory_after_the_plan(void) {
     if (any_failed()) {
         return;
@@ -250,6 +252,8 @@ static void memory_after_the_plan(void) {
     const rows r = {.n = 500, .width = 64};
     size_t bytes = bytes_of(&r);
     moving m = open_moving(&r);
+    miss_pull = true; /* a message whose sender is not found is not there yet */
+    move_rows(m.plan, &r, m.in, m.out, "a sender that is not found at once");
     for (int i = 0; i < 6; i++) {
         char *in, *out;
         size_t more = (size_t)i << 21;
