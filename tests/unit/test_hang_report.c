@@ -5,6 +5,8 @@
 #include "layouts.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "runtime/control/processes.h"
+#include "runtime/recorder/dump.h"
 #include "runtime/recorder/recorder.h"
 #include "runtime/recorder/recorder_file.h"
 #include "unit/expect.h"
@@ -238,4 +240,26 @@ Test(hang_report, other_contexts_and_jobs_in_the_folder_are_told) {
         lierne_text_destroy(text);
         close_job(&j);
     }
+}
+
+Test(hang_report, files_without_a_byte_and_the_longest_are_read) {
+    lierne_dump dump;
+    char path[] = "/tmp/lierne-hang-XXXXXX";
+    int file = mkstemp(path);
+    assert_error(lierne_dump_read(&dump, path), LIERNE_ERR_INVALID, "does not begin");
+    for (int more = 0; more < 2; more++) {
+        cr_assert_eq(ftruncate(file, (64 << 20) + more), 0);
+        assert_error(lierne_dump_read(&dump, path), LIERNE_ERR_INVALID,
+                     more ? "no file of 1 to 67108864 bytes" : "does not begin");
+    }
+    close(file);
+    unlink(path);
+}
+
+Test(hang_report, a_process_is_known_by_its_start_in_its_space) {
+    uint64_t space, process, start;
+    lierne_process_describe(&space, &process, &start);
+    cr_assert_eq(lierne_process_find(space, process, start), LIERNE_PROCESS_RUNS);
+    cr_assert_eq(lierne_process_find(space, process, start + 1), LIERNE_PROCESS_ENDED);
+    cr_assert_eq(lierne_process_find(space + 1, process, start), LIERNE_PROCESS_UNKNOWN);
 }
