@@ -43,7 +43,7 @@ static int keep(char to[2048], lierne_status status, char *text) {
     return status != LIERNE_OK;
 }
 
-/* Calls of a plan with a name, the last rank late in each, then of two without one. */
+/* Calls of a plan with a name, both ways, the last rank late in each, then of two without one. */
 static void run_job(lierne_context *context, void *shared) {
     job *j = shared;
     int r = lierne_context_get_rank(context);
@@ -60,6 +60,8 @@ static void run_job(lierne_context *context, void *shared) {
         sleep_ms(r == RANKS - 1 ? LATE_MS : 0);
         j->wrong[r] += lierne_plan_forward(plans[0], out[r], in[r], NULL) != LIERNE_OK;
     }
+    sleep_ms(r == RANKS - 1 ? LATE_MS : 0);
+    j->wrong[r] += lierne_plan_adjoint(plans[0], in[r], out[r], NULL) != LIERNE_OK;
     for (int p = 1; p < 3; p++) {
         j->wrong[r] += lierne_plan_forward(plans[p], out[r], in[r], NULL) != LIERNE_OK;
         j->wrong[r] += lierne_plan_forward(plans[p], NULL, in[r], NULL) != LIERNE_ERR_INVALID;
@@ -89,7 +91,7 @@ static void check_row(const cJSON *row, const char *name, int plans, int calls, 
     cr_expect_eq(number(row, "plans"), plans);
     cr_expect_eq(number(forward, "calls"), calls);
     cr_expect_eq(number(forward, "bytes"), bytes * calls);
-    cr_expect_eq(number(cJSON_GetObjectItem(row, "adjoint"), "calls"), 0);
+    cr_expect_eq(number(cJSON_GetObjectItem(row, "adjoint"), "calls"), *name ? 1 : 0);
     cr_expect_leq(number(forward, "waiting"), number(forward, "seconds"));
     cr_expect_leq(number(forward, "longest"), number(forward, "seconds"));
     cr_expect_geq(calls * number(forward, "longest"), number(forward, "seconds"));
@@ -147,6 +149,10 @@ Test(summary, of_a_rank_and_of_all) {
     cr_expect_float_eq(mib, (double)(CALLS * j.bytes[0]) / (1 << 20), 1e-3);
     cr_expect(least < most / 2 && most > 1e-3 * LATE_MS * CALLS / 2, "%s", row);
     cr_expect(wait > 50 && wait <= 100 && ratio > 2, "%s", row);
+    row = strstr(row, " adjoint ");
+    cr_assert(row &&
+              sscanf(row, " adjoint %d %lf %lf %lf %lf", &calls, &mib, &least, &most, &ratio) == 5);
+    cr_expect(calls == 1 && ratio > 2, "%s", row);
 }
 
 static void run_bad(lierne_context *context, void *shared) {
