@@ -125,6 +125,9 @@ static void nodes_are_found(void) {
     int nodes[64];
     CHECK(context->nodes == NULL, "ranks of one host on several nodes");
     context_free(context);
+    setenv("LIERNE_NODE", "999999999", 1);
+    context_free(context_new(NULL));
+    unsetenv("LIERNE_NODE");
     for (int r = 0; r < test_world && r < 64; r++) {
         nodes[r] = 7 - r / 2;
     }

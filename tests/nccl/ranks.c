@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS = 6, COUNT = 3001, MOST = 4 * COUNT };
+enum { KINDS = 7, COUNT = 3001, MOST = 4 * COUNT };
 
 static char stream;
 
@@ -41,6 +41,25 @@ static lierne_status make_half_gather(lierne_plan **plan, lierne_context *contex
     return lierne_plan_create_references(plan, context, &rows);
 }
 
+/* Every rank has a row of all, but two of them lie where an all-gather writes the other one: not
+ * its own, nor that of the first rank that it receives from. */
+static lierne_status make_other_places(lierne_plan **plan, lierne_context *context) {
+    static const int32_t rank[RANKS][RANKS] = {{0, 1, 3, 2},
+                                               {0, 1, 3, 2},
+                                               {0, 3, 2, 1},
+                                               {0, 2, 1, 3}};
+    static const int64_t row[RANKS] = {0};
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    rows.nowned = 2;
+    rows.nghosts = RANKS;
+    rows.rank = rank[lierne_context_get_rank(context)];
+    rows.row = row;
+    rows.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
+    rows.width = 5;
+    rows.dtype = LIERNE_DTYPE_F32;
+    return lierne_plan_create_references(plan, context, &rows);
+}
+
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     const lierne_all_to_all_spec all = all_to_all_of(COUNT, LIERNE_DTYPE_F32);
     const lierne_all_reduce_spec sum =
@@ -48,8 +67,8 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
     const lierne_all_gather_spec even = all_gather_of(COUNT, LIERNE_DTYPE_I8);
     const lierne_all_reduce_spec even_sum =
         all_reduce_of(2048, LIERNE_DTYPE_F32, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
-    if (kind == 5) {
-        return make_half_gather(plan, context);
+    if (kind >= 5) {
+        return kind == 5 ? make_half_gather(plan, context) : make_other_places(plan, context);
     }
     return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 1 ? lierne_plan_create_all_reduce(plan, context, &sum)

@@ -187,6 +187,26 @@ static void run_places(lierne_context *host, lierne_context *device, int rank) {
     }
 }
 
+/* Only rank 0 needs memory for contributions, and all ranks register as much. */
+static void run_uneven(int rank) {
+    static const int32_t first[1] = {0};
+    static const int64_t row[1] = {0};
+    const lierne_references_spec spec = {.size = sizeof spec,
+                                         .nowned = rank == 0,
+                                         .nghosts = rank > 0,
+                                         .rank = first,
+                                         .row = row,
+                                         .dtype = LIERNE_DTYPE_F32,
+                                         .width = LARGE,
+                                         .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT};
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_nccl("uneven", rank, 10);
+    fake_window_counts before = begin_count();
+    check(lierne_plan_create_references(&plan, device, &spec) == LIERNE_OK, "planning");
+    check(begin_count().registered - before.registered == RANKS, "all ranks register");
+    check(lierne_context_destroy_all(device) == LIERNE_OK, "destroy");
+}
+
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_context *host = open_timed("host", rank, RANKS, 30);
@@ -198,6 +218,7 @@ static void *works(void *argument) {
     run_many(device);
     run_updates(host, device, rank);
     run_places(host, device, rank);
+    run_uneven(rank);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
     return NULL;

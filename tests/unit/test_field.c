@@ -4,6 +4,7 @@
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "mesh.h"
+#include "runtime/control/field.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -71,4 +72,12 @@ Test(field, the_first_item_that_differs_is_named) {
                     "src.dim[1].name differs between ranks: 'cp' on rank 0, 'ep' on rank 1");
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(renamed);
     cr_assert_eq(lierne_mem_live(), 0);
+}
+
+Test(field, as_many_are_printed_as_there_are) {
+    const lierne_field fields[2] = {{.name = "count", .value = 3}, {.name = "another", .value = 4}};
+    lierne_text text = {0};
+    lierne_fields_print(&text, fields, 1);
+    cr_assert_str_eq(text.data, "count 3");
+    lierne_text_clear(&text);
 }

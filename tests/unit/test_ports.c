@@ -162,9 +162,11 @@ Test(ports, addresses_are_numeric_and_of_this_host) {
     cr_assert(lierne_ports_open(&ports, &own, RANKS) == LIERNE_OK && own.port == 0);
     lierne_ports_close(&ports);
     setenv("LIERNE_ADDRESS", "::1", 1);
-    if (lierne_ports_open(&ports, &own, RANKS) == LIERNE_OK) { /* the host may have no IPv6 */
+    lierne_status status = lierne_ports_open(&ports, &own, RANKS);
+    if (status == LIERNE_OK) {
         close(connect_to(&own));
     }
+    cr_assert(status == LIERNE_OK || status == LIERNE_ERR_TRANSPORT, "a host may have no IPv6");
     lierne_ports_close(&ports);
 }
 
