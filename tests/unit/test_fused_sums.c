@@ -25,7 +25,8 @@ typedef struct fused_case {
         lierne_block to, own, received;
     } sums[3];
     int nsums;
-    bool read_later; /* a second stage copies what was received, too */
+    bool read_later; /* a second stage reads what was received, too: */
+    bool sums_later; /* in a sum, and not in a copy */
     bool copied;     /* expected: into scratch */
 } fused_case;
 
@@ -72,7 +73,7 @@ static lierne_route *receiver(const fused_case *c) {
         const lierne_place from =
             lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_range(LANDING, 1));
         assert_ok(lierne_route_add_stage(route, &stage));
-        lierne_ops_put(&stage->copies,
+        lierne_ops_put(c->sums_later ? &stage->sums : &stage->copies,
                        lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_range(MOST - 1, 1)), false,
                        &from, 1);
     }
@@ -261,7 +262,15 @@ Test(fused_sums, index_lists) {
                                        LOOPS(5, mixed, {4, 3}, {3, 1})}},
                              .nsums = 1,
                              .copied = true};
+    const fused_case strided = {.sent = {LOOPS(7, NULL, {4, 9}, {3, 2})},
+                                .nsent = 1,
+                                .sums = {{LOOPS(1, evens, {4, 3}, {3, 1}),
+                                          LOOPS(0, mixed, {4, 5}, {3, 1}),
+                                          LOOPS(5, mixed, {4, 3}, {3, 1})}},
+                                .nsums = 1,
+                                .copied = true};
     run_case(&contiguous);
+    run_case(&strided);
     run_case(&apart);
     run_case(&sent_by_list);
     run_case(&both);
@@ -275,6 +284,8 @@ Test(fused_sums, what_a_later_stage_reads_is_copied) {
                     .nsums = 1};
     run_case(&c);
     c.read_later = c.copied = true;
+    run_case(&c);
+    c.sums_later = true;
     run_case(&c);
 }
 
