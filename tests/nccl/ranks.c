@@ -25,20 +25,26 @@ enum { KINDS = 7, COUNT = 3001, MOST = 4 * COUNT };
 
 static char stream;
 
+/* Rows of all ranks by messages that look like an all-gather to some rank. */
+static lierne_status make_rows(lierne_plan **plan, lierne_context *context, const int32_t *rank,
+                               const int64_t *row) {
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    rows.nowned = 2;
+    rows.nghosts = RANKS;
+    rows.rank = rank;
+    rows.row = row;
+    rows.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
+    rows.width = 5;
+    rows.dtype = LIERNE_DTYPE_F32;
+    return lierne_plan_create_references(plan, context, &rows);
+}
+
 /* Rank 0 sends row 0 to all and has row 0 of all: an all-gather, as far as it sees. The others want
  * row 1 of each other. */
 static lierne_status make_half_gather(lierne_plan **plan, lierne_context *context) {
     static const int32_t rank[RANKS] = {0, 1, 2, 3};
     static const int64_t row[2][RANKS] = {{0, 0, 0, 0}, {0, 1, 1, 1}};
-    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
-    rows.nowned = 2;
-    rows.nghosts = RANKS;
-    rows.rank = rank;
-    rows.row = row[lierne_context_get_rank(context) > 0];
-    rows.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
-    rows.width = 5;
-    rows.dtype = LIERNE_DTYPE_F32;
-    return lierne_plan_create_references(plan, context, &rows);
+    return make_rows(plan, context, rank, row[lierne_context_get_rank(context) > 0]);
 }
 
 /* Every rank has a row of all, but two of them lie where an all-gather writes the other one: not
@@ -49,15 +55,7 @@ static lierne_status make_other_places(lierne_plan **plan, lierne_context *conte
                                                {0, 3, 2, 1},
                                                {0, 2, 1, 3}};
     static const int64_t row[RANKS] = {0};
-    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
-    rows.nowned = 2;
-    rows.nghosts = RANKS;
-    rows.rank = rank[lierne_context_get_rank(context)];
-    rows.row = row;
-    rows.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
-    rows.width = 5;
-    rows.dtype = LIERNE_DTYPE_F32;
-    return lierne_plan_create_references(plan, context, &rows);
+    return make_rows(plan, context, rank[lierne_context_get_rank(context)], row);
 }
 
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {

@@ -9,6 +9,7 @@
 #include "survive.h"
 
 #include "base/base.h"
+#include "runtime/context/context.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -314,6 +315,12 @@ static bool run(const scenario *s, double *longest) {
 /* What a rank does after rank 0 has killed the context of 3 ranks, which all run on. */
 typedef enum habit { ALL_CALL, BAD_NODES, BAD_WORLD, ONE_IS_LATE, HABITS } habit;
 
+/* Whether ranks 1 and 2 of 3 are on a node of their own, where they were. */
+static bool keeps_nodes(const lierne_context *context, unsigned way) {
+    const int *nodes = context->nodes;
+    return way != NODES || (nodes && nodes[0] != nodes[1] && nodes[1] == nodes[2]);
+}
+
 static void call_alive(habit how, unsigned way, int rank, report *own) {
     const scenario s = {.seed = 1000000 + how, .n = 3, .way = way, .nodes = {0, 1, 1}};
     const int nodes[3] = {0};
@@ -340,6 +347,7 @@ static void call_alive(habit how, unsigned way, int rank, report *own) {
     own->ranks[0] = smaller ? ranks_of(smaller, 7) : 0;
     own->status[1] = smaller ? work(smaller, AFTER) : LIERNE_OK;
     own->ended =
+        (!smaller || keeps_nodes(smaller, way)) &&
         lierne_context_shrink(&(lierne_context *){NULL}, context, &spec) == LIERNE_ERR_INVALID &&
         strstr(lierne_last_error(), "once only");
     lierne_context_destroy(context);
