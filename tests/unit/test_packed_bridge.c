@@ -236,6 +236,9 @@ static void expect_bytes(const bridge_case *c, lierne_plan **plans, uint64_t see
         cr_assert_eq(received, wanted * 8, "seed %d, rank %d: %d bytes, must be %d", (int)seed, r,
                      (int)received, (int)wanted * 8);
         cr_assert_eq(report.min_bytes, wanted * 8, "seed %d, rank %d", (int)seed, r);
+        cr_assert(report.most_peers == 0 || report.received_peers <= report.most_peers,
+                  "seed %d, rank %d receives from %d ranks", (int)seed, r,
+                  (int)report.received_peers);
     }
 }
 

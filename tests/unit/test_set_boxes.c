@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 8, SEEDS = 700 };
+enum { MOST = 8, SEEDS = 700, MOST_EQUAL = 33 };
 
 typedef struct rank_state {
     boxes_spec spec;
@@ -360,36 +360,43 @@ Test(set_boxes, layers_share_messages) {
     close_set(&h);
 }
 
-/* 32 pieces of 128 KiB fill a message. */
-Test(set_boxes, a_full_message_is_followed_by_another) {
-    enum { N = 33 };
-    static const int64_t size = 1 << 14;
+/* What rank 0 sends to rank 1, of n tensors with so many elements. */
+static size_t count_messages(int n, int64_t size) {
     const lierne_placement whole = {.kind = LIERNE_PLACEMENT_SHARD};
     lierne_layout *own[2];
-    const lierne_layout *layouts[2][N];
-    lierne_set_box boxes[N];
+    const lierne_layout *layouts[2][MOST_EQUAL];
+    lierne_set_box boxes[MOST_EQUAL];
     lierne_route *route;
     for (int s = 0; s < 2; s++) {
         const mesh one = {.ndims = 1, .names = {"x"}, .sizes = {1}, .offset = s};
         own[s] = layout_over(&one, 2, LIERNE_DTYPE_I64, 1, &size, &whole);
     }
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < n; i++) {
         layouts[0][i] = own[0];
         layouts[1][i] = own[1];
         boxes[i] = (lierne_set_box){.src = i, .dst = i, .sizes = {size}};
     }
     const lierne_set_spec spec = {.size = sizeof spec,
-                                  .ntensors = N,
+                                  .ntensors = n,
                                   .src = layouts[0],
                                   .dst = layouts[1],
                                   .boxes = boxes,
-                                  .nboxes = N,
-                                  .ndst = N};
+                                  .nboxes = n,
+                                  .ndst = n};
     assert_ok(lierne_route_create_set(&route, NULL, &spec, 0));
-    cr_assert_eq(route->stages.at[0].sends.count, 2u);
+    size_t count = route->stages.at[0].sends.count;
     lierne_route_destroy(route);
     lierne_layout_destroy(own[0]);
     lierne_layout_destroy(own[1]);
+    return count;
+}
+
+/* 32 pieces of 128 KiB fill a message; one of 256 KiB has its own. */
+Test(set_boxes, full_messages_and_large_pieces) {
+    cr_expect_eq(count_messages(32, 1 << 14), 1u);
+    cr_expect_eq(count_messages(33, 1 << 14), 2u);
+    cr_expect_eq(count_messages(3, (1 << 15) - 1), 1u);
+    cr_expect_eq(count_messages(3, 1 << 15), 3u);
 }
 
 Test(set_boxes, running_out_of_memory_leaves_nothing) {
