@@ -10,10 +10,6 @@ static bool is_written_here(const lierne_planner *p, const lierne_cell *own) {
 }
 
 static lierne_status add_zeros(lierne_planner *p, const lierne_boxes *boxes) {
-    lierne_stage *stage;
-    if (boxes->count > 0 && p->route->stages.count == 0) {
-        LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
-    }
     for (size_t b = 0; b < boxes->count; b++) {
         const lierne_box *box = &boxes->at[b];
         const lierne_place to =
