@@ -356,11 +356,11 @@ LIERNE_API lierne_status lierne_run_get_event(lierne_run_event *event, const lie
  * separated by commas. Join the texts of all ranks with commas and put them in [ ] to open them in
  * Perfetto. The process is the rank, the thread the queue; arrows lead from sends to receives.
  * Times are those of lierne_context_get_trace; an operation with a plan has the number of its call.
- * If the environment variable LIERNE_TRACE names a file, every lierne_run_end appends its events to
- * it; if it names a folder, to runs-<host>.json there; ranks of one host may share the file, which
- * Perfetto opens as it is. Times in the file count from the creation of the context that wrote to
- * it first. Free *text with lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not
- * ended), NO_MEMORY. */
+ * If the environment variable LIERNE_TRACE names a file (with an ending, such as .json, or one that
+ * exists), every lierne_run_end appends its events to it; if it names a folder, to runs-<host>.json
+ * there; ranks of one host may share the file, which Perfetto opens as it is. Times in the file
+ * count from the creation of the context that wrote to it first. Free *text with
+ * lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not ended), NO_MEMORY. */
 LIERNE_API lierne_status lierne_run_get_trace(char **text, const lierne_run *run);
 
 #ifdef __cplusplus

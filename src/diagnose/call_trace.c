@@ -264,7 +264,8 @@ void lierne_context_trace_calls(lierne_context *context) {
     if (!context->traces || !r->header || context->dead != LIERNE_OK) {
         return;
     }
-    if (lierne_trace_append(append_calls, context, "calls", r->created) != LIERNE_OK) {
+    if (lierne_trace_append(append_calls, context, "calls", context->rank, r->created) !=
+        LIERNE_OK) {
         LIERNE_LOG(context, LIERNE_LOG_LEVEL_WARN, "%s", lierne_error_text());
     }
     context->traced = (int64_t)atomic_load(&r->header->written);

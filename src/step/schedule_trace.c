@@ -163,7 +163,8 @@ static lierne_status write_run(lierne_text *text, const void *run, int64_t begin
 }
 
 lierne_status lierne_run_append_trace(const lierne_run *run) {
-    return lierne_trace_append(write_run, run, "runs", run->context->recorder.created);
+    return lierne_trace_append(write_run, run, "runs", run->context->rank,
+                               run->context->recorder.created);
 }
 
 lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {

@@ -306,7 +306,7 @@ static void write_files(const folder *f, const trap *t, int go) {
     }
     lierne_status status = lierne_context_create_self(&context, NULL);
     if (status == LIERNE_OK && *t->value) {
-        status = lierne_trace_append(write_event, NULL, "runs", 0);
+        status = lierne_trace_append(write_event, NULL, "runs", 0, 0);
     }
     status = status == LIERNE_OK ? job_plan(&plan, context, 1) : status;
     status = status == LIERNE_OK ? job_move(plan, 0, 1, 0) : status;

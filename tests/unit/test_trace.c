@@ -280,6 +280,18 @@ Test(trace, a_file_gets_no_calls) {
     cr_expect_eq(rmdir(folder), 0, "a file was written");
 }
 
+Test(trace, a_folder_that_is_not_there_is_an_error) {
+    lierne_context *context;
+    char path[64];
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/missing", folder);
+    setenv("LIERNE_TRACE", path, 1);
+    assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_IO,
+                 "a folder that is not there");
+    cr_expect_eq(lierne_mem_live(), 0);
+    cr_expect_eq(rmdir(folder), 0, "a file was written");
+}
+
 static lierne_status write_event(lierne_text *lines, const void *self, int64_t created) {
     (void)self, (void)created;
     lierne_text_add(lines, "{}");
@@ -288,7 +300,7 @@ static lierne_status write_event(lierne_text *lines, const void *self, int64_t c
 
 /* As a pipe does. No descriptor stays open. */
 Test(trace, a_file_without_a_first_line_gets_events) {
-    char path[64], text[16] = "";
+    char path[64], text[128] = "";
     cr_assert(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/runs.json", folder);
     FILE *file = fopen(path, "w+");
@@ -296,10 +308,13 @@ Test(trace, a_file_without_a_first_line_gets_events) {
     setenv("LIERNE_TRACE", path, 1);
     int lowest = dup(0);
     close(lowest);
-    assert_ok(lierne_trace_append(write_event, NULL, "runs", 7));
+    assert_ok(lierne_trace_append(write_event, NULL, "runs", 3, 7));
     cr_expect_eq(dup(0), lowest, "a descriptor is left open");
     cr_expect(fgets(text, sizeof text, file));
     cr_expect_str_eq(text, "{},\n");
+    cr_expect(fgets(text, sizeof text, file));
+    cr_expect(strstr(text, "\"process_name\"") && strstr(text, "\"pid\":3") &&
+              strstr(text, "rank 3"));
     fclose(file);
     cr_expect(remove(path) == 0 && rmdir(folder) == 0);
 }

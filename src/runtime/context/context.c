@@ -112,7 +112,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
-    context->traces = lierne_trace_has_folder();
+    LIERNE_TRY(lierne_trace_find_folder(&context->traces));
     if (context->owner) {
         return LIERNE_OK;
     }

@@ -79,16 +79,30 @@ static lierne_status read_begin(int64_t *created, const char *path) {
     return status;
 }
 
-bool lierne_trace_has_folder(void) {
+static bool has_folder(void) {
     const char *path = getenv("LIERNE_TRACE");
     struct stat info;
     return path && *path && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* A folder that is missing would be a file for runs, and calls would leave no trace of them. */
+lierne_status lierne_trace_find_folder(bool *folder) {
+    const char *path = getenv("LIERNE_TRACE"), *slash = path ? strrchr(path, '/') : NULL;
+    *folder = has_folder();
+    if (!path || !*path || *folder || access(path, F_OK) == 0 ||
+        strchr(slash ? slash : path, '.')) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_ERR_IO,
+                       "LIERNE_TRACE is '%s', a folder that is not there; a file for runs of "
+                       "schedules needs an ending, such as .json",
+                       path);
+}
+
 /* A name in a folder is lierne's, so nobody else may say where it leads; a file that the user names
  * may be a link or a pipe. */
 static lierne_status append_file(const char *path, const char *text) {
-    bool own = lierne_trace_has_folder();
+    bool own = has_folder();
     return write_file(path, text,
                       own ? lierne_file_append(path) : open(path, O_WRONLY | O_APPEND | O_CLOEXEC));
 }
@@ -98,7 +112,7 @@ static lierne_status find_path(char path[PATH_SIZE], const char *name) {
     const char *asked = getenv("LIERNE_TRACE");
     char host[64] = "";
     int n = snprintf(path, PATH_SIZE, "%s", asked ? asked : "");
-    if (lierne_trace_has_folder()) {
+    if (has_folder()) {
         gethostname(host, sizeof host - 1);
         n = snprintf(path, PATH_SIZE, "%s/%s-%s.json", asked, name, host);
     }
@@ -110,7 +124,7 @@ static lierne_status find_path(char path[PATH_SIZE], const char *name) {
 }
 
 lierne_status lierne_trace_append(lierne_trace_writer *write, const void *self, const char *name,
-                                  int64_t created) {
+                                  int rank, int64_t created) {
     char path[PATH_SIZE];
     lierne_text lines = {0};
     LIERNE_TRY(find_path(path, name));
@@ -122,7 +136,10 @@ lierne_status lierne_trace_append(lierne_trace_writer *write, const void *self, 
     lierne_status status = write(&lines, self, created);
     if (status == LIERNE_OK && lines.length > 0) {
         char *text = NULL;
-        lierne_text_add(&lines, ",\n");
+        lierne_text_add(&lines,
+                        ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
+                        "\"args\":{\"name\":\"rank %d\"}},\n",
+                        rank, rank);
         status = lierne_text_take(&lines, &text);
         status = status == LIERNE_OK ? append_file(path, text) : status;
         lierne_mem_free(text);

@@ -8,12 +8,14 @@
  * calendar. */
 typedef lierne_status lierne_trace_writer(lierne_text *text, const void *self, int64_t begin);
 
-/* Whether LIERNE_TRACE names a folder. */
-bool lierne_trace_has_folder(void);
-/* Appends what write adds to the file of LIERNE_TRACE, or, in a folder, to a file of this host that
- * begins with name; does nothing where it is not set. created: when the job began, if this is the
- * file's first line. Errors: IO, NO_MEMORY, those of write. */
+/* *folder: whether LIERNE_TRACE names a folder. Errors: IO (a folder that is not there: what does
+ * not exist is a file only if its name has an ending). */
+lierne_status lierne_trace_find_folder(bool *folder);
+/* Appends what write adds, and the name of the rank's process, to the file of LIERNE_TRACE, or, in
+ * a folder, to a file of this host that begins with name; does nothing where it is not set.
+ * created: when the job began, if this is the file's first line. Errors: IO, NO_MEMORY, those of
+ * write. */
 lierne_status lierne_trace_append(lierne_trace_writer *write, const void *self, const char *name,
-                                  int64_t created);
+                                  int rank, int64_t created);
 
 #endif
