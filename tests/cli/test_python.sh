@@ -34,6 +34,8 @@ LIERNE_LIBRARY_PATH=$work/lib PYTHONPATH=$build/python:tests/python timeout 120 
     "$python" tests/python/device.py "$build/emulated/libcuda.so.1" >"$work/out" 2>&1 &&
     [ "$(grep -o '9 passed, 0 failed' "$work/out" | wc -l)" = 2 ]
 verdict $? "plans on device memory: $(cat "$work/out")"
+[ "$(PYTHONPATH=$build/python "$python" -m lierne --version)" = "$("$build/lierne" --version)" ]
+verdict $? "python -m lierne is the command"
 
 shown() { # shown FILE: its blocks of Python
     awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$1"
