@@ -182,3 +182,50 @@ Test(dense_halo_steps, one_wide_exchange_does_what_two_do) {
     }
     cr_assert_gt(interior_seen, 0);
 }
+
+/* Each rank has one of 4 elements and asks for the next one; behind the last one is the mirror
+ * image of the third. */
+Test(dense_halo_steps, windows_beyond_the_axis_show_its_mirror) {
+    static const char *const name = "x";
+    static const int64_t n = 4;
+    const lierne_grid_spec dims = {
+        .size = sizeof dims, .ndims = 1, .names = &name, .sizes = &n, .world_size = 4};
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD};
+    const lierne_dense_halo next = {.boundary = LIERNE_BOUNDARY_MIRROR, .lo = -1, .hi = 1};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .naxes = 1,
+                               .shape = &n,
+                               .dtype = LIERNE_DTYPE_I64,
+                               .placements = &cut};
+    const int64_t in[] = {10, 11, 12, 13}, wanted[] = {11, 12, 13, 12};
+    int64_t out[4];
+    lierne_request *requests[4];
+    lierne_plan *plans[4];
+    lierne_layout *src, *dst;
+    lierne_grid *grid;
+    lierne_sim *sim;
+    assert_ok(lierne_grid_create(&grid, &dims));
+    spec.grid = grid;
+    assert_ok(lierne_layout_create(&src, &spec));
+    spec.nhalos = 1, spec.halos = &next;
+    assert_ok(lierne_layout_create(&dst, &spec));
+    assert_ok(lierne_sim_create(&sim, 4, NULL));
+    const lierne_redistribute_spec moves = {.size = sizeof moves, .src = src, .dst = dst};
+    for (int r = 0; r < 4; r++) {
+        assert_ok(
+            lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r), &moves));
+    }
+    assert_ok(lierne_plan_check((const lierne_plan *const *)plans, 4));
+    for (int r = 0; r < 4; r++) {
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], &out[r], &in[r], NULL));
+    }
+    for (int r = 0; r < 4; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+        cr_expect_eq(out[r], wanted[r], "rank %d: %d", r, (int)out[r]);
+        assert_ok(lierne_plan_destroy(plans[r]));
+    }
+    assert_ok(lierne_sim_destroy(sim));
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+}

@@ -164,7 +164,8 @@ Test(schedule, other_ranks_of_one_uid_and_a_lost_message_are_named) {
             }
             lierne_schedule_freeze(s[r]);
         }
-        const char *const texts[4] = {"", "one uid is one group", "count is 5, expected 4",
+        const char *const texts[4] = {"", "than on rank 0: one uid is one group",
+                                      "count is 5, expected 4",
                                       "expected operation 0 (send 0 of group 'pp', uid 3) as on"};
         cr_assert_eq(check(&order, s, 2), wrong ? LIERNE_ERR_MISMATCH : LIERNE_OK, "%d: %s", wrong,
                      lierne_last_error());
