@@ -231,8 +231,13 @@ Test(schedule, two_names_of_one_uid_are_one_queue) {
     cr_assert_eq(order.ngroups, 1);
     cr_assert_eq(check(&order, &isolated, 1), LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(order.ncreated, 1);
+    lierne_schedule *const both[2] = {isolated, create(1)};
+    add(both[1], operation(LIERNE_OPERATION_BARRIER, add_group(both[1], "one", 2, ranks, 2), ""));
+    lierne_schedule_freeze(both[1]);
+    cr_assert_eq(check(&order, both, 2), LIERNE_ERR_MISMATCH, "%s", lierne_last_error());
+    assert_says("group 'ep@2 (one)'");
     lierne_schedule_destroy(s);
-    lierne_schedule_destroy(isolated);
+    destroy(both, 2);
 }
 
 Test(schedule, a_cycle_that_is_longer_than_its_text_is_cut) {
