@@ -125,6 +125,10 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     s = good, rejected(s, LIERNE_ERR_INVALID, "a world of 8 ranks, the context one of 4", 4);
     s = good, s.naxes = 4, rejected(s, LIERNE_ERR_INVALID, "naxes is 4, must be 2 or 3", 8);
     s = good, s.shape = negative, rejected(s, LIERNE_ERR_INVALID, "-4", 8);
+    s = good, s.naxes = 2, s.sequence_axis = -1, s.rows_per_sample = 3;
+    rejected(s, LIERNE_ERR_INVALID, "rows_per_sample is 3, must divide the 8 rows", 8);
+    s.rows_per_sample = 4, s.row_order = (lierne_row_order)2;
+    rejected(s, LIERNE_ERR_INVALID, "row_order is 2", 8);
     s = good, s.batch_axis = 3, rejected(s, LIERNE_ERR_INVALID, "batch_axis is 3", 8);
     s = good, s.sequence_axis = 0, rejected(s, LIERNE_ERR_INVALID, "sequence_axis 0", 8);
     s = good, s.sequence_axis = 3, rejected(s, LIERNE_ERR_INVALID, "sequence_axis 3", 8);
