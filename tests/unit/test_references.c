@@ -224,3 +224,28 @@ Test(references, combined_graph) {
         }
     }
 }
+
+/* A maximum, not in place, of a row and its own ghost, which is kept: what out held is no part of
+ * it. */
+Test(references, a_maximum_of_a_combined_buffer) {
+    const int32_t rank = 0;
+    const int64_t row = 0, in[2] = {3, 7};
+    const lierne_references_spec spec = {.size = sizeof spec,
+                                         .nowned = 1,
+                                         .nghosts = 1,
+                                         .rank = &rank,
+                                         .row = &row,
+                                         .dtype = LIERNE_DTYPE_I64,
+                                         .width = 1,
+                                         .combined = 1,
+                                         .keep_ghosts = 1};
+    int64_t out[2] = {99, 99};
+    lierne_context *self;
+    lierne_plan *plan;
+    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_references(&plan, self, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, out, in, NULL), LIERNE_OK);
+    cr_expect(out[0] == 7 && out[1] == 7, "%d, %d", (int)out[0], (int)out[1]);
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(self);
+}
