@@ -89,7 +89,7 @@ Test(packed, descriptions_that_are_rejected) {
     expect_rejected(&s, invalid, "row_order");
     s.padded[1] = 6, expect_rejected(&s, LIERNE_ERR_INDIVISIBLE, "cu_seqlens_padded[1]");
     s.placements[0].kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, s.padded[3] = 19;
-    expect_rejected(&s, LIERNE_ERR_INDIVISIBLE, "cu_seqlens_padded");
+    expect_rejected(&s, LIERNE_ERR_INDIVISIBLE, "needs rows divisible by 4, a rank's part");
     s.shape[1] = (int64_t)1 << 40, s.padded[3] = (int64_t)1 << 30;
     expect_rejected(&s, LIERNE_ERR_OVERFLOW, "padded rows");
     /* 2^60 bytes, a row of 2^42 among them for empty buffers, and a row more. */
