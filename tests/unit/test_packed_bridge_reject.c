@@ -197,6 +197,8 @@ Test(packed_bridge, runs_that_are_rejected) {
     b.runs[0].row = INT64_MAX,
     reject(&b, range, "runs[0].row is 9223372036854775807, must be in 0 to 2");
     b.spec.nruns = 3, reject(&b, LIERNE_ERR_COUNT, "runs[2]: of its 2 rows of image 0");
+    b.spec.nruns = 3, b.runs[1] = b.runs[2], b.runs[2] = (lierne_image_run){1, 0, 2, 3, 2};
+    reject(&b, LIERNE_ERR_COUNT, "runs[1]: of its 2 rows of image 0");
     b.spec.nruns = 1, reject(&b, LIERNE_ERR_COUNT, "runs deliver 3 of 5 image rows");
     b.runs[1] = (lierne_image_run){1, 0, 0, 3, 2};
     reject(&b, LIERNE_ERR_OVERLAP, "runs[1]: of its 2 tokens from token 3 on");
