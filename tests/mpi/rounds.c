@@ -19,6 +19,7 @@ static lierne_status create(lierne_window **w, lierne_context *context, int64_t 
     const lierne_window_spec spec = {.size = sizeof spec, .bytes = bytes};
     lierne_status status = lierne_window_create(w, context, &spec);
     CHECK((status == LIERNE_OK) == (*w != NULL), "%s", lierne_last_error());
+    CHECK(!*w || (uintptr_t)lierne_window_get_readable(*w, 0) % 256 == 0, "misaligned");
     return status;
 }
 

@@ -318,6 +318,7 @@ static void *first_hangs(void *argument) {
     device->stream_driver = &standing;
     stands = rank <= 1;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    int aborted = fake_nccl_count().aborted;
     double start = lierne_now();
     lierne_status status = make_row(&plan, device, partner);
     check(status != LIERNE_OK && !plan &&
@@ -325,6 +326,9 @@ static void *first_hangs(void *argument) {
           "a first message that is late is every rank's error");
     check(rank != 1 || status == LIERNE_ERR_TIMEOUT, "TIMEOUT");
     check(lierne_now() - start < 10, "in time");
+    meet_ranks();
+    check(fake_nccl_count().aborted - aborted == 2, "messages that hang are aborted");
+    meet_ranks();
     lierne_context_destroy(device);
     return NULL;
 }
