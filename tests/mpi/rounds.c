@@ -203,6 +203,18 @@ static void without_memory(lierne_context *context) {
     CHECK(k > 3 && k < 200, "a window is created from allocation %d on", k);
 }
 
+/* Every wait for a round that is recorded is for rank 0. */
+static void only_rank_0_is_missing(const lierne_context *context) {
+    char *text = NULL;
+    CHECK_OK(lierne_context_get_recorder_json(&text, context));
+    for (const char *at = text; at && (at = strstr(at, "\"event\":\"wait\"")); at++) {
+        const char *what = strstr(at, "\"what\":\"round\""), *end = strchr(at, '}');
+        const char *peer = strstr(at, "\"peer\":");
+        CHECK(!what || what > end || (peer && atoi(peer + 7) == 0), "%.120s", at);
+    }
+    lierne_text_destroy(text);
+}
+
 /* What rank 0 does in place of a round; the others wait for it. */
 typedef void does_instead(lierne_context *context);
 
@@ -239,6 +251,7 @@ static void fails(does_instead *instead, double timeout, lierne_status wanted, c
         CHECK((status == wanted || status == LIERNE_ERR_PEER_FAILED) &&
                   strstr(lierne_last_error(), text),
               "%s: %s", lierne_status_name(status), lierne_last_error());
+        only_rank_0_is_missing(context);
         CHECK(MPI_Wtime() - start < timeout + SLACK, "a wait without a deadline");
         CHECK(lierne_window_notify(w, NULL) == status && lierne_window_wait(w, NULL) == status,
               "the context is dead: %s", lierne_last_error());
