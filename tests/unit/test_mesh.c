@@ -102,6 +102,27 @@ Test(mesh, a_receive_that_is_given_up_writes_nothing_more) {
     }
 }
 
+/* The other end answers to what it has of it. */
+Test(mesh, a_gather_that_is_given_up_writes_nothing_more) {
+    const char mine[BYTES] = "mine";
+    char all[2 * BYTES], wanted[2 * BYTES];
+    lierne_mesh_header header;
+    void *request = NULL;
+    pair p;
+    open_pair(&p);
+    cr_assert_eq(p.calls.allgather(&request, mine, all, BYTES, p.mesh), 0);
+    lierne_mesh_hooks.progress(p.mesh);
+    cr_assert_eq(recv(p.end, &header, sizeof header, 0), (ssize_t)sizeof header);
+    cr_expect_eq(p.calls.test(request, p.mesh), 1);
+    cr_expect_eq(p.calls.free_request(request, p.mesh), 0);
+    memset(all, 'x', sizeof all);
+    memset(wanted, 'x', sizeof wanted);
+    arrive_header(&p, (int)header.tag);
+    arrive(&p, mine, BYTES);
+    cr_expect_eq(memcmp(all, wanted, sizeof all), 0);
+    close_pair(&p);
+}
+
 Test(mesh, what_is_still_to_be_sent_goes_with_the_mesh) {
     enum { LARGE = 1 << 24 };
     char *data = calloc(1, LARGE);
