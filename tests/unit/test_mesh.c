@@ -123,6 +123,18 @@ Test(mesh, a_gather_that_is_given_up_writes_nothing_more) {
     close_pair(&p);
 }
 
+/* A process without standard input may have a socket of number 0. */
+Test(mesh, a_cut_ends_every_connection) {
+    char byte;
+    pair p;
+    close(STDIN_FILENO);
+    open_pair(&p);
+    cr_assert_eq(p.mesh->sockets[1], 0);
+    lierne_mesh_hooks.cut(p.mesh);
+    cr_expect_eq(recv(p.end, &byte, 1, 0), 0);
+    close_pair(&p);
+}
+
 Test(mesh, what_is_still_to_be_sent_goes_with_the_mesh) {
     enum { LARGE = 1 << 24 };
     char *data = calloc(1, LARGE);
