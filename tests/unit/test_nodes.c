@@ -179,6 +179,21 @@ Test(nodes, every_row_enters_a_node_once_and_bounds_are_those_of_formulas) {
     cr_assert_gt(compared, BOUNDS / 20);
 }
 
+Test(nodes, bounds_of_nothing_are_rejected) {
+    redistribute_case c;
+    int nodes[RANKS] = {0};
+    lierne_node_bound bound = {.size = sizeof bound};
+    random_redistribute(&c, 1, RANKS);
+    lierne_layout *dst = redistribute_layout(&c, CASE_DST);
+    assert_error(lierne_redistribute_get_node_bound(&bound, NULL, dst, nodes), LIERNE_ERR_INVALID,
+                 "src is NULL");
+    assert_error(lierne_redistribute_get_node_bound(&bound, dst, NULL, nodes), LIERNE_ERR_INVALID,
+                 "dst is NULL");
+    assert_error(lierne_redistribute_get_node_bound(&bound, dst, dst, NULL), LIERNE_ERR_INVALID,
+                 "nodes is NULL");
+    lierne_layout_destroy(dst);
+}
+
 /* --- large tensors against the bounds ------------------------------------------------------------
  */
 
