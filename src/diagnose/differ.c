@@ -86,3 +86,12 @@ bool lierne_hang_first_difference(int64_t *place, int *rank, const lierne_hang_c
     }
     return false;
 }
+
+int lierne_hang_other(const lierne_hang_context *c, int rank, int64_t place) {
+    const lierne_hang_operation *own = call_at(c, lierne_hang_index(c, rank), place);
+    int i = 0;
+    while (i < c->n - 1 && alike(call_at(c, i, place), own)) {
+        i++;
+    }
+    return lierne_hang_rank(c, i);
+}

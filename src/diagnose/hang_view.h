@@ -68,6 +68,8 @@ lierne_status lierne_hang_judge(lierne_hang *hang, double *waits, const lierne_h
 /* differ.c. The first call in which a rank differs from most others: *place and *rank; false if
  * there is none. */
 bool lierne_hang_first_difference(int64_t *place, int *rank, const lierne_hang_context *c);
+/* The lowest rank that has another call there than `rank`. */
+int lierne_hang_other(const lierne_hang_context *c, int rank, int64_t place);
 
 /* report.c. Adds what was found. */
 void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne_hang_context *c);

@@ -62,10 +62,10 @@ static void add_culprit(lierne_text *text, const lierne_hang *hang, const lierne
     lierne_text_add(text, "\n");
 }
 
-/* The call at which it differs: its own, and that of a rank that does not. */
+/* The call at which it differs: its own, and another rank's. */
 static void add_difference(lierne_text *text, const lierne_hang *hang,
                            const lierne_hang_context *c) {
-    const int ranks[2] = {hang->rank, hang->waiting};
+    const int ranks[2] = {hang->rank, lierne_hang_other(c, hang->rank, hang->place)};
     lierne_text_add(text, "first difference:");
     for (int i = 0; i < 2; i++) {
         const lierne_hang_view *view = view_of(c, ranks[i]);

@@ -190,23 +190,78 @@ Test(hang_report, the_call_that_ended_last_is_named) {
     close_job(&j);
 }
 
-/* Both ranks wait for each other in one call, and the calls before it differ. */
-Test(hang_report, a_difference_in_the_first_call_is_named) {
+/* A rank that has ended the call that another one waits in is not missing. */
+Test(hang_report, a_rank_that_has_ended_the_call_is_not_missing) {
+    job j;
+    lierne_hang hang;
+    open_job(&j);
+    wait_for(join(&j, 0, 77, 5), 1);
+    call_in_order(join(&j, 1, 77, 6), 0, 3, -1);
+    char *text = find(&hang, &j);
+    cr_assert(hang.kind == LIERNE_HANG_SILENT, "%s", text);
+    lierne_text_destroy(text);
+    close_job(&j);
+}
+
+/* Both ranks wait for each other in one call, and the calls before it differ, the first or the
+ * second of the rank. A control message after it has no place among the calls. */
+static void check_difference(int place) {
     job j;
     lierne_hang hang;
     open_job(&j);
     for (int r = 0; r < 2; r++) {
         const lierne_recorder *own = join(&j, r, 77, (uint64_t)(5 + r));
-        call_in_order(own, 0, 3 + r, -1);
-        call_in_order(own, 1, 5, 1 - r);
+        for (int i = 0; i < place; i++) {
+            call_in_order(own, i, 8, -1);
+        }
+        call_in_order(own, place, 3 + r, -1);
+        call_in_order(own, place + 1, 5, 1 - r);
+        lierne_recorder_add(own, &(lierne_entry){.kind = LIERNE_RECORD_CONTROL, .number = 1});
+        lierne_recorder_add(own, &(lierne_entry){.kind = LIERNE_RECORD_CONTROLLED, .number = 1});
     }
     char *text = find(&hang, &j);
-    cr_assert(hang.kind == LIERNE_HANG_MISMATCH && hang.rank == 1 && hang.place == 0, "%s", text);
+    cr_assert(hang.kind == LIERNE_HANG_MISMATCH && hang.rank == 1 && hang.place == place, "%s",
+              text);
+    cr_assert(strstr(text, "\nfirst difference: forward 0 of plan 4 on rank 1, forward 0 of plan 3 "
+                           "on rank 0\n"),
+              "%s", text);
     for (int r = 0; r < 2; r++) {
         char line[64];
         snprintf(line, sizeof line, "\nrank %d: in forward 0 of plan 5, stage 0 of 0", r);
         cr_assert(strstr(text, line), "%s", text);
     }
+    lierne_text_destroy(text);
+    close_job(&j);
+}
+
+Test(hang_report, a_difference_in_the_first_call_is_named) {
+    check_difference(0);
+}
+
+Test(hang_report, a_difference_in_the_second_call_is_named) {
+    check_difference(1);
+}
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) {
+        n++;
+    }
+    return n;
+}
+
+/* Of 70 ranks only the first has a dump; 64 are described. */
+Test(hang_report, ranks_beyond_64_are_counted) {
+    const lierne_recorder_spec spec = {.world = 70, .members = 70, .capacity = 64, .process = 5};
+    job j;
+    lierne_hang hang;
+    open_job(&j);
+    assert_ok(lierne_recorder_open(&j.recorders[j.n++], &spec));
+    lierne_recorder_meet(&j.recorders[0], 77, lierne_recorder_calendar());
+    wait_for(&j.recorders[0], 1);
+    char *text = find(&hang, &j);
+    cr_assert(hang.kind == LIERNE_HANG_ABSENT && hang.rank == 1, "%s", text);
+    cr_assert(count(text, ": no dump\n") == 63 && strstr(text, "and 6 more ranks\n"), "%s", text);
     lierne_text_destroy(text);
     close_job(&j);
 }
