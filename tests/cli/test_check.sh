@@ -234,8 +234,8 @@ escaped() { # escaped NAME: the output of the last command has none of them
         '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]'
     verdict $? "$1 has no control characters"
 }
-wild=$'g\xc2\x9b31m\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8\xd8\x9c'
-shown='g\u009B31m\u202E\u2069\u2028\u061C'
+wild=$'g\xc2\x9b31m\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8\xd8\x9c\xc2\xa0'
+shown='g\u009B31m\u202E\u2069\u2028\u061C'$'\xc2\xa0'
 path="$work/"$'p\033[31m\xc2\x9b\n\xff.json'
 wild_file() { # wild_file GRID: a bridge to this grid
     sed "s/W/$wild/g" >"$path" <<EOF

@@ -36,6 +36,8 @@ ends "4 ranks" 2 $file -b $bridge -l 4
 says "4 ranks" "$work/err" "world_size of $file is 8, but 4 ranks started; use --launch 8"
 [ "$(wc -l <"$work/err")" = 1 ]
 verdict $? "4 ranks: more than one line: $(cat "$work/err")"
+ends "1 rank" 2 $file -b $bridge --launch 1
+says "1 rank" "$work/err" "world_size of $file is 8, but 1 rank started; use --launch 8"
 ends "no number" 2 $file -b $bridge --launch eight
 says "no number" "$work/err" "--launch is 'eight', must be a whole number from 1 to"
 ends "no value" 2 $file -b $bridge --launch
@@ -65,7 +67,7 @@ verdict $? "csv: $(head -n 1 "$work/out")"
 # the collective adjoint twice as much.
 awk -F, 'function off(a, b) { return a < b - 0.0002 || a > b + 0.0002 }
     NR > 1 && (off($9, $1 / $6 / 1000) || off($10, $1 / $6 / ($4 $5 == "collectiveadjoint" ? 2000 : 4000)) ||
-        $1 != 2 * $2 || $3 != "bf16" || $11 != 0 || $7 > $6 || $6 > $8) { print; bad = 1 }
+        $1 != 2 * $2 || $3 != "bf16" || $11 != 0 || $7 <= 0 || $7 > $6 || $6 > $8) { print; bad = 1 }
     END { exit bad || NR != 9 }' "$work/out" >"$work/wrong"
 verdict $? "csv: $(cat "$work/wrong" "$work/out")"
 ends "sizes, json" 0 $file -b $bridge --launch 8 --format json --minbytes 4K -e 8K -n 1 -a direct

@@ -5,6 +5,7 @@
 set -u
 . "$(dirname "$0")/../verdict.sh"
 build=$(realpath "${1:?usage: test_printed.sh BUILD [write]}")
+export MALLOC_PERTURB_=165 # memory that was not written is not zero
 cd "$(dirname "$0")/printed" || exit 2
 lierne() {
     "$build/lierne" "$@" 2>"$work/err" || cat "$work/err"

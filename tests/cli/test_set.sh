@@ -5,6 +5,7 @@ set -u
 . "$(dirname "$0")/../verdict.sh"
 build=$(cd "${1:?usage: test_set.sh BUILD}" && pwd)
 lierne=$build/lierne
+export MALLOC_PERTURB_=165 # memory that was not written is not zero
 
 # ends NAME STATUS COMMAND...: runs a command that must end with this status.
 ends() {
@@ -65,6 +66,12 @@ want = {"world": 4, "tensors": 3, "forward": {"checked": o + q + 2 * norm, "wron
 assert got == want, (got, want)
 END
 verdict $? "a simulated set"
+printf '{"world_size": 3, "src": {"dims": {"fsdp": 3}}, "dst": {"dims": {"tp": 3}}, %s, %s}' \
+    '"tensors": [{"name": "a", "dtype": "f32", "shape": [3, 3]}]' \
+    '"layouts": [{"names": "a", "src": {"fsdp": 0}, "dst": {"tp": 1}}]' >odd.json
+ends "simulated by 3 ranks" 0 "$lierne" simulate --set odd.json
+grep -q '^forward  9 elements checked, 0 wrong' out && grep -q '^adjoint  9 elements checked, 0 wrong' out
+verdict $? "a set simulated by 3 ranks: $(cat out)"
 ends "simulated in full" 0 "$lierne" simulate --set set.json --full
 grep -q '^forward  6204 elements checked, 0 wrong' out && grep -q '^adjoint  6174 elements checked, 0 wrong' out
 verdict $? "a set simulated in full: $(cat out)"
@@ -114,6 +121,9 @@ verdict $? "bytes of a safetensors file"
 ends "tensors in a file of their own" 0 "$lierne" plan --set listed.json --format json
 python3 -c 'import json; g = json.load(open("out")); assert (g["tensors"], g["bytes"]) == (3, 64*32*2 + 128*32*2 + 120), g'
 verdict $? "bytes of a listed set"
+python3 -c 'text = open("listed.json").read(); open("4097.json", "w").write(" " * (4097 - len(text)) + text)'
+ends "a file that ends with the first byte of a block" 0 "$lierne" plan --set 4097.json
+printf '{"world_size":1,"src":{"dims":{}},"dst":{"dims":{}},"layouts":[{"names":"a"},{"names":2}]}' >compact.json
 ends "too large to be simulated" 2 "$lierne" simulate --set large.json
 grep -q 'no memory for the elements' err
 verdict $? "too large to be simulated: $(cat err)"
@@ -138,6 +148,7 @@ dtype|1|'x': dtype is 'bf17'
 no_dtype|1|'x': must have a name, a dtype and a shape
 more|1|'x': must have a name, a dtype and a shape, and no layout
 rule_list|1|rule_list.json:1:
+compact|1|compact.json:1:78: layouts must be
 rule_number|1|layouts must be a list of objects with names, and src and dst, which are objects
 one_path|1|safetensors must be a list of paths
 twice|1|'norm' is the name of two tensors

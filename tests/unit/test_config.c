@@ -251,6 +251,11 @@ Test(config, uncovered_ranks_are_named) {
                NULL);
 }
 
+/* A dim of size 1 may stand anywhere. */
+Test(config, dims_of_size_1_do_not_reverse_an_order) {
+    check_gaps("\"a\":{\"order\":[\"dp\",\"tp\"],\"shape\":{\"dp\":1,\"tp\":10}}", NULL);
+}
+
 /* What the file says on purpose gives no diagnostic: empty dp ranks by counts, dp sizes where
  * either divides the other. */
 Test(config, sound_bridges_have_no_diagnostics) {

@@ -216,6 +216,20 @@ Test(json, rejects) {
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
+/* A byte that is no printable character is told by its number. */
+Test(json, tells_the_byte_that_it_found) {
+    static const char *const cases[][2] = {
+        {"[!]", "found '!'"},          {"[~]", "found '~'"},          {"[\x7f]", "found byte 0x7F"},
+        {"[\x1f]", "found byte 0x1F"}, {"[\xc3]", "found byte 0xC3"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        lierne_json doc;
+        cr_assert_eq(lierne_json_parse(&doc, cases[i][0], 3), LIERNE_ERR_SYNTAX);
+        cr_expect(strstr(doc.fault.message, cases[i][1]), "%s", doc.fault.message);
+        lierne_json_destroy(&doc);
+    }
+}
+
 /* A zero byte is no end of text. */
 Test(json, rejects_zero_bytes) {
     static const struct {

@@ -4,6 +4,7 @@
 #include "collectives.h"
 #include "lierne/collective.h"
 #include "lierne/schedule.h"
+#include "lierne/summary.h"
 #include "rank_threads.h"
 #include "unit/ranks.h"
 
@@ -161,13 +162,15 @@ static lierne_run *commit(lierne_context *context, const lierne_schedule *schedu
 
 /* A run that cannot end before this rank computes is open. */
 static void call_beside(const layer *l, lierne_run *run, lierne_context *context, state *s) {
-    char dump[256];
+    char dump[256], *summary;
     NOTE(s, lierne_plan_forward(l->plans[0], l->out[0], l->in[0], NULL) == LIERNE_ERR_BUSY);
     NOTE(s, strstr(lierne_last_error(), "call lierne_run_end first"));
     NOTE(s, lierne_run_begin(run, l->out, l->in) == LIERNE_ERR_BUSY);
     NOTE(s, lierne_run_destroy(run) == LIERNE_ERR_BUSY);
     NOTE(s, lierne_context_progress(context) == LIERNE_OK);
     NOTE(s, lierne_context_get_status(context) == LIERNE_OK);
+    NOTE(s, lierne_context_get_summary_json(&summary, context) == LIERNE_OK);
+    lierne_text_destroy(summary);
     NOTE(s, lierne_context_dump(dump, sizeof dump, context) == LIERNE_OK);
 }
 

@@ -1,6 +1,7 @@
 /* Traces of executing calls (lierne_context_get_trace) as a viewer reads them: calls of one plan
  * that are in flight together, and times that no double changes. */
 #include "base/base.h"
+#include "layouts.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/recorder/trace_file.h"
@@ -124,46 +125,83 @@ Test(trace, a_call_that_has_not_ended_keeps_its_track) {
     assert_ok(lierne_sim_destroy_all(w.sim));
 }
 
+enum { N = 3, MOST_MESSAGES = 12, SHARD = 300000 /* too long to be packed with another */ };
+
+static void take_numbers(double ids[2][MOST_MESSAGES], int count[2],
+                         const lierne_context *context) {
+    cJSON *events = read_events(context);
+    for (const cJSON *e = events->child; e; e = e->next) {
+        bool ends = strcmp(text_of(e, "ph"), "f") == 0;
+        if (strcmp(text_of(e, "name"), "message") == 0) {
+            cr_assert_lt(count[ends], MOST_MESSAGES);
+            ids[ends][count[ends]++] = number(e, "id");
+        }
+    }
+    cJSON_Delete(events);
+}
+
+/* A call of the plans of N ranks: each message has a number of its own, the same at both ends. */
+static void check_numbers(const lierne_sim *sim, lierne_plan *const *plans, int messages) {
+    lierne_request *requests[N];
+    char *in = calloc(2, SHARD), *out = calloc(2 * N * N, SHARD);
+    double ids[2][MOST_MESSAGES];
+    int count[2] = {0};
+    for (int r = 0; r < N; r++) {
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out + (size_t)r * 2 * N * SHARD,
+                                            in, NULL));
+    }
+    for (int r = 0; r < N; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+        take_numbers(ids, count, lierne_sim_get_context(sim, r));
+    }
+    cr_assert(count[0] == messages && count[1] == messages, "%d, %d", count[0], count[1]);
+    for (int i = 0; i < messages * messages; i++) {
+        int a = i / messages, b = i % messages, met = 0;
+        cr_expect(a == b || ids[0][a] != ids[0][b]);
+        for (int k = 0; k < messages; k++) {
+            met += ids[0][a] == ids[1][k];
+        }
+        cr_expect_eq(met, 1);
+    }
+    free(in);
+    free(out);
+}
+
 /* The sends of a rank and the receives of its peers are listed in other orders. */
 Test(trace, both_ends_of_a_message_have_one_number) {
-    enum { N = 3, MESSAGES = N * (N - 1) };
     const lierne_all_gather_spec spec = {.size = sizeof spec,
                                          .count = COUNT,
                                          .dtype = LIERNE_DTYPE_I32};
     lierne_sim *sim;
     lierne_plan *plans[N];
-    lierne_request *requests[N];
-    int32_t in[COUNT] = {0}, out[N][N * COUNT];
-    double ids[2][MESSAGES];
-    int count[2] = {0};
     assert_ok(lierne_sim_create(&sim, N, NULL));
     for (int r = 0; r < N; r++) {
-        lierne_context *context = lierne_sim_get_context(sim, r);
-        assert_ok(lierne_plan_create_all_gather(&plans[r], context, &spec));
-        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in, NULL));
+        assert_ok(lierne_plan_create_all_gather(&plans[r], lierne_sim_get_context(sim, r), &spec));
     }
-    for (int r = 0; r < N; r++) {
-        assert_ok(lierne_request_end(requests[r]));
-        cJSON *events = read_events(lierne_sim_get_context(sim, r));
-        for (const cJSON *e = events->child; e; e = e->next) {
-            bool ends = strcmp(text_of(e, "ph"), "f") == 0;
-            if (strcmp(text_of(e, "name"), "message") == 0) {
-                cr_assert_lt(count[ends], MESSAGES);
-                ids[ends][count[ends]++] = number(e, "id");
-            }
-        }
-        cJSON_Delete(events);
-    }
-    cr_assert(count[0] == MESSAGES && count[1] == MESSAGES);
-    for (int i = 0; i < MESSAGES * MESSAGES; i++) {
-        int a = i / MESSAGES, b = i % MESSAGES, met = 0;
-        cr_expect(a == b || ids[0][a] != ids[0][b]);
-        for (int k = 0; k < MESSAGES; k++) {
-            met += ids[0][a] == ids[1][k];
-        }
-        cr_expect_eq(met, 1);
-    }
+    check_numbers(sim, plans, N * (N - 1));
     assert_ok(lierne_sim_destroy_all(sim));
+}
+
+/* Each of two tensors is a message of its own from a rank to another. */
+Test(trace, messages_to_one_rank_have_numbers_of_their_own) {
+    const mesh dp = {.ndims = 1, .names = {"dp"}, .sizes = {N}};
+    const int64_t shape[] = {N * SHARD};
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD},
+                           whole = {.kind = LIERNE_PLACEMENT_REPLICATE};
+    lierne_layout *from = layout_over(&dp, N, LIERNE_DTYPE_U8, 1, shape, &cut);
+    lierne_layout *to = layout_over(&dp, N, LIERNE_DTYPE_U8, 1, shape, &whole);
+    const lierne_layout *src[] = {from, from}, *dst[] = {to, to};
+    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = 2, .src = src, .dst = dst};
+    lierne_sim *sim;
+    lierne_plan *plans[N];
+    assert_ok(lierne_sim_create(&sim, N, NULL));
+    for (int r = 0; r < N; r++) {
+        assert_ok(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &spec));
+    }
+    check_numbers(sim, plans, 2 * N * (N - 1));
+    assert_ok(lierne_sim_destroy_all(sim));
+    lierne_layout_destroy(from);
+    lierne_layout_destroy(to);
 }
 
 static char folder[] = "/tmp/lierne-trace-XXXXXX";
