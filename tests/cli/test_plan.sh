@@ -472,7 +472,7 @@ packs "images, columns" "$columns_first, $images, \"packing\": {\"src\": {\"alig
   \"placements\": {\"src\": {$whole, \"tp\": {\"shard\": \"h\"}}, \"dst\": {$whole, $cut, \"tp\": {\"shard\": \"s\"}}}"
 packs "partial" "$rows_first, $images, \"partial\": [\"cp\", \"dp\"], \"packing\": {\"dst\": {\"store\": \"unpadded\", \"align\": 5}},
   \"placements\": {\"src\": {\"dp\": {\"shard\": \"s\"}}}"
-packs "repeats" "$rows_first, $some, \"packing\": {\"dst\": {\"align\": 4}}, \"placements\": {\"src\": {\"tp\": {\"segment_shard\": \"s\"}}, \"dst\": {$cut}}"
+packs "repeats" "${rows_first/bf16/f16}, $some, \"packing\": {\"dst\": {\"align\": 4}}, \"placements\": {\"src\": {\"tp\": {\"segment_shard\": \"s\"}}, \"dst\": {$cut}}"
 packs "rows of one element" "\"tensor\": {\"axes\": [\"s\"], \"dtype\": \"f32\"}, $images, \"packing\": {\"dst\": {\"align\": 4}}, \"placements\": {\"src\": {\"dp\": {\"shard\": \"s\"}}, \"dst\": {$cut}}"
 packs "sequence-major" "$rows_first, \"packing\": {\"src\": {\"row_order\": \"sequence\", \"cu_seqlens_padded\": [0, 8, 16, 24, 32]}, \"dst\": {\"padding\": \"keep\"}},
   \"placements\": {\"src\": {\"dp\": {\"shard\": \"s\"}}, \"dst\": {\"cp\": {\"zigzag\": \"s\"}}}"

@@ -72,6 +72,12 @@ printf '{"world_size": 3, "src": {"dims": {"fsdp": 3}}, "dst": {"dims": {"tp": 3
 ends "simulated by 3 ranks" 0 "$lierne" simulate --set odd.json
 grep -q '^forward  9 elements checked, 0 wrong' out && grep -q '^adjoint  9 elements checked, 0 wrong' out
 verdict $? "a set simulated by 3 ranks: $(cat out)"
+printf '{"world_size": 5, "src": {"dims": {"fsdp": 2}}, "dst": {"dims": {"tp": 3}, "rank_offset": 2}, %s, %s}' \
+    '"tensors": [{"name": "a", "dtype": "f32", "shape": [36, 4]}]' \
+    '"layouts": [{"names": "a", "src": {"fsdp": 0}, "dst": {"tp": 0}}]' >sixths.json
+ends "an axis cut into 2 and 3 parts" 0 "$lierne" simulate --set sixths.json # has 18 indices, and the other one 3
+grep -q '^forward  54 elements checked, 0 wrong' out && grep -q '^adjoint  54 elements checked, 0 wrong' out
+verdict $? "an axis cut into 2 and 3 parts: $(cat out)"
 ends "simulated in full" 0 "$lierne" simulate --set set.json --full
 grep -q '^forward  6204 elements checked, 0 wrong' out && grep -q '^adjoint  6174 elements checked, 0 wrong' out
 verdict $? "a set simulated in full: $(cat out)"

@@ -132,6 +132,8 @@ for option in --minbytes= --adjoint --isolate= --world-size=; do
     grep -qF -- "'$option" "$work/_lierne"
     verdict $? "completion zsh: $option"
 done
+same "completion zsh: commands" "$("$lierne" --help | sed -n "/^Commands:/,/^\$/{s/'/'\\\\''/g;s/^  \([a-z]*\)  *\(.*\)/        '\1:\2'/p}")" \
+    "$(sed -n '/^    commands=/,/)$/s/^\( *.*\x27\))*$/\1/p' "$work/_lierne")"
 bash -n "$work/_lierne" # what zsh's text has of quotes and brackets, bash reads the same way
 verdict $? "completion zsh: quotes and brackets"
 if command -v zsh >/dev/null; then

@@ -190,6 +190,28 @@ Test(hang_report, the_call_that_ended_last_is_named) {
     close_job(&j);
 }
 
+/* Rank 0 waits for 1 in a call, and rank 1 for rank 2 in another one, which has begun none. */
+Test(hang_report, who_is_waited_for_is_followed) {
+    job j;
+    lierne_hang hang;
+    open_job(&j);
+    for (int r = 0; r < RANKS; r++) {
+        const lierne_recorder_spec spec = {.rank = r,
+                                           .world = RANKS,
+                                           .members = RANKS,
+                                           .capacity = 64,
+                                           .process = (uint64_t)(5 + r)};
+        assert_ok(lierne_recorder_open(&j.recorders[j.n], &spec));
+        lierne_recorder_meet(&j.recorders[j.n++], 77, lierne_recorder_calendar());
+    }
+    call_in_order(&j.recorders[0], 0, 3, 1);
+    call_in_order(&j.recorders[1], 0, 4, 2);
+    char *text = find(&hang, &j);
+    cr_assert(hang.kind == LIERNE_HANG_MISSING && hang.rank == 2 && hang.waiting == 1, "%s", text);
+    lierne_text_destroy(text);
+    close_job(&j);
+}
+
 /* A rank that has ended the call that another one waits in is not missing. */
 Test(hang_report, a_rank_that_has_ended_the_call_is_not_missing) {
     job j;
