@@ -89,6 +89,9 @@ run 1 check --color always grids/bad/bridge-unknown-grids.json
 out_has '    12 |       "dst": "LLM",'
 grep -qxF '       |              ^' "$work/out"
 verdict $? "a caret below the column"
+run 1 check --color always grids/bad/text-after-value.json
+grep -qxF '       | ^' "$work/out"
+verdict $? "a caret below the first column"
 "$lierne" check --color always - <grids/bad/bridge-unknown-grids.json >"$work/out" 2>"$work/err"
 [ $? = 1 ] && ! grep -q '^ *12 |' "$work/out"
 verdict $? "standard input has no line to show: $(cat "$work/out" "$work/err")"

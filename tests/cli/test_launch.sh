@@ -60,6 +60,9 @@ says sizes "$work/out" "# forward and adjoint are right"
 ends "sizes of one unit" 0 $file --bridge $bridge --launch 8 --minbytes 1 -e 1400 -n 1 -a direct
 [ "$(grep -cv '^#' "$work/out")" = 1 ] && grep -q '1 KiB          512   bf16 ' "$work/out"
 verdict $? "sizes of one unit: $(cat "$work/out")"
+ends "no other axis" 0 --src tp1,dp2 --dst tp1,dp2 --tensor b4,s8 --dtype f32 --launch 2 -n 1 -a direct
+grep -q '^ *128 B           32    f32 ' "$work/out"
+verdict $? "no other axis: $(cat "$work/out")"
 ends csv 0 $file -b $bridge --launch 8 --format csv --minbytes 4K -e 8K -n 2
 awk -F, 'NR == 1 { exit !/^size,count,type,algorithm,direction,time_us,low_us,high_us,algbw_gbs,busbw_gbs,wrong$/ }' "$work/out"
 verdict $? "csv: $(head -n 1 "$work/out")"

@@ -190,8 +190,9 @@ Test(hang_report, the_call_that_ended_last_is_named) {
     close_job(&j);
 }
 
-/* Rank 0 waits for 1 in a call, and rank 1 for rank 2 in another one, which has begun none. */
-Test(hang_report, who_is_waited_for_is_followed) {
+/* A rank waits for another one in a call, which waits for rank 2 in a call that rank 2 has not
+ * begun. */
+static void follow(int first) {
     job j;
     lierne_hang hang;
     open_job(&j);
@@ -204,12 +205,18 @@ Test(hang_report, who_is_waited_for_is_followed) {
         assert_ok(lierne_recorder_open(&j.recorders[j.n], &spec));
         lierne_recorder_meet(&j.recorders[j.n++], 77, lierne_recorder_calendar());
     }
-    call_in_order(&j.recorders[0], 0, 3, 1);
-    call_in_order(&j.recorders[1], 0, 4, 2);
+    call_in_order(&j.recorders[first], 0, 3, 1 - first);
+    call_in_order(&j.recorders[1 - first], 0, 4, 2);
     char *text = find(&hang, &j);
-    cr_assert(hang.kind == LIERNE_HANG_MISSING && hang.rank == 2 && hang.waiting == 1, "%s", text);
+    cr_assert(hang.kind == LIERNE_HANG_MISSING && hang.rank == 2 && hang.waiting == 1 - first, "%s",
+              text);
     lierne_text_destroy(text);
     close_job(&j);
+}
+
+Test(hang_report, who_is_waited_for_is_followed) {
+    follow(0);
+    follow(1);
 }
 
 /* A rank that has ended the call that another one waits in is not missing. */
