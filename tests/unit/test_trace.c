@@ -141,7 +141,7 @@ static void take_numbers(double ids[2][MOST_MESSAGES], int count[2],
 }
 
 /* A call of the plans of N ranks: each message has a number of its own, the same at both ends. */
-static void check_numbers(const lierne_sim *sim, lierne_plan *const *plans, int messages) {
+static void check_numbers(lierne_sim *sim, lierne_plan *const *plans, int messages) {
     lierne_request *requests[N];
     char *in = calloc(2, SHARD), *out = calloc(2 * N * N, SHARD);
     double ids[2][MOST_MESSAGES];
