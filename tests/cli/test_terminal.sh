@@ -88,7 +88,7 @@ if command -v python3 >/dev/null; then
     on 40 plan --src tp1,dp64 --dst tp2,dp32 --tensor b64,h8 --all | sed "s/$escape\[[0-9;]*m//g" | sed -n '/^gather groups/,/^$/p' >"$work/narrow"
     [ "$(awk '{ if (length > n) n = length } END { print n }' "$work/narrow")" -le 41 ] && [ "$(wc -l <"$work/narrow")" -gt 4 ]
     verdict $? "lines of 40 columns: $(cat "$work/narrow")"
-    TERM=xterm python3 tests/cli/terminal.py 96 "$lierne" simulate $file -b vision_to_llm | grep -qF "$escape[K"$'\r'"$escape[K"
+    TERM=xterm python3 tests/cli/terminal.py 96 "$lierne" simulate $file -b vision_to_llm | grep -F "$escape[K"$'\r'"$escape[K" >"$work/erased"
     verdict $? "what a terminal shows of progress is erased"
     on 200 plan --src tp1,dp64 --dst tp2,dp32 --tensor b64,h8 --all | sed "s/$escape\[[0-9;]*m//g" | sed -n '/^gather groups/,/^$/p' >"$work/wide"
     [ "$(awk '{ if (length > n) n = length } END { print n }' "$work/wide")" -gt 120 ]
