@@ -63,7 +63,8 @@ bool lierne_blocks_apart(const lierne_block *a, const lierne_block *b) {
         return true;
     }
     int n = add_strides(strides, add_strides(strides, 1, a), b);
-    if (!find_box(a, strides, n, box[0]) || !find_box(b, strides, n, box[1])) {
+    if (strides[n - 1] < 1 || /* of a broken route, which is checked later */
+        !find_box(a, strides, n, box[0]) || !find_box(b, strides, n, box[1])) {
         return false;
     }
     for (int i = 0; i < n; i++) {
