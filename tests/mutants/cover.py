@@ -19,9 +19,11 @@ import time
 FLAGS = "CFLAGS=-O1 --coverage -fprofile-update=prefer-atomic -include tests/mutants/dump.h"
 SCRIPTS = "bad check draw hang import launch place plan printed route samples schedule set terminal watch".split()
 NODE = ("node/jobs node/shrink node/rounds node/refusals node/launchers ipc/ranks ipc/groups ipc/rounds nccl/ranks "
-        "nccl/schedule nccl/windows").split()
+        "nccl/schedule nccl/windows nccl/domains nccl/segments node/neighbours").split()
+EMULATED = "tests/gpu/threads tests/emulator/runs tests/emulator/ranks".split()
 MPI = {"known_answer": 4, "transport": 2, "arguments": 2, "failure": 2, "sparse_exchange": 3, "sparse": 3, "general": 4,
-       "late_rank": 2, "timeout": 3, "groups": 3, "members": 4, "samples": 4, "collective": 4, "update": 3}
+       "late_rank": 2, "timeout": 3, "groups": 3, "members": 4, "samples": 4, "collective": 4, "update": 3,
+       "shared_output": 4, "schedule": 4, "delta": 3, "segments": 3, "rejections": 2, "inflight": 2, "memory": 2}
 OVER_MPI = "known_answer sparse collective late_rank timeout".split()  # on one node the others use shared memory
 LONGEST = 600  # seconds of a test; one that takes more is left out
 Test = collections.namedtuple("Test", "name programs command seconds")
@@ -41,6 +43,7 @@ def tests(build):
         found.append(Test(f"golden {name}", ["golden"], f"d=$(mktemp -d) && ln -s $PWD/{path} $d && {{build}}/golden $d; "
                                                         "status=$?; rm -r $d; exit $status", 0))
     found += [Test(name, [f"tests/{name}"], f"{{build}}/tests/{name}", 0) for name in NODE]
+    found += [Test(f"emulated {name}", [f"emulated/{name}"], f"{{build}}/emulated/{name}", 0) for name in EMULATED]
     found += [Test(f"mpi {name} {n}{over}", [f"tests/mpi/{name}"],
                    f"{set_over} timeout 300 mpirun --oversubscribe -n {n} {{build}}/tests/mpi/{name}", 0)
               for name, n in MPI.items() for over, set_over in (("", ""), (" over mpi", "LIERNE_TRANSPORTS=mpi"))
