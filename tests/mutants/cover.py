@@ -23,7 +23,8 @@ NODE = ("node/jobs node/shrink node/rounds node/refusals node/launchers ipc/rank
 EMULATED = "tests/gpu/threads tests/emulator/runs tests/emulator/ranks".split()
 MPI = {"known_answer": 4, "transport": 2, "arguments": 2, "failure": 2, "sparse_exchange": 3, "sparse": 3, "general": 4,
        "late_rank": 2, "timeout": 3, "groups": 3, "members": 4, "samples": 4, "collective": 4, "update": 3,
-       "shared_output": 4, "schedule": 4, "delta": 3, "segments": 3, "rejections": 2, "inflight": 2, "memory": 2}
+       "shared_output": 4, "schedule": 4, "delta": 3, "segments": 3, "rejections": 2, "inflight": 2, "memory": 2,
+       "steps": 3, "rounds": 3, "shm": 3}
 OVER_MPI = "known_answer sparse collective late_rank timeout".split()  # on one node the others use shared memory
 LONGEST = 600  # seconds of a test; one that takes more is left out
 Test = collections.namedtuple("Test", "name programs command seconds")
