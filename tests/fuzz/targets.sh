@@ -7,7 +7,8 @@ objects_of() { # objects_of TARGET: what it needs beside the library
     plan) echo tests/support/rank_threads.o ;;
     route) echo tests/{unit/random_case,support/{bridge_plan,bridge_model,mesh,numbers,route_executor}}.o ;;
     files)
-        tool=(src/tool/[!m]*.c src/tool/{import,run,draw}/*.c)
+        tool=(src/tool/*.c src/tool/{import,run,draw}/*.c)
+        tool=("${tool[@]/#src\/tool\/main.c/}") # its main is the target's
         echo "${tool[@]/%.c/.o}"
         ;;
     esac
