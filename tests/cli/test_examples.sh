@@ -65,6 +65,9 @@ for event in json.load(open(sys.argv[1])):
 assert len({rank for rank, _ in bars}) == 8 and sum(map(len, bars.values())) == 8 * 2 * 5
 appended = json.loads(open(sys.argv[2]).read().rstrip(",\n") + "]")
 assert appended.pop(0)["name"] == "job_begin"
+names = [event for event in appended if event["name"] == "process_name"]
+assert {name["pid"]: name["args"]["name"] for name in names} == {r: f"rank {r}" for r in range(8)}
+appended = [event for event in appended if event not in names]
 text = [sorted(map(str, events)) for events in (appended, json.load(open(sys.argv[1])))]
 assert text[0] == text[1]
 END
