@@ -204,9 +204,9 @@ typedef struct lierne_fetch_and_add_spec {
 
 /* Creates a plan that fetches and adds, from the ghosts of `like`: a plan of a graph, of references
  * or of a migration, or a flattened one (lierne/halo.h), whose own rows may have another type. in
- * and out of lierne_plan_forward are combined
- * buffers of nowned + nghosts rows, and may be one buffer: in has the values of the owned rows and
- * what each ghost adds, out the sums of the owned rows and what each ghost fetched.
+ * and out of lierne_plan_forward are combined buffers of nowned + nghosts rows, and may be one
+ * buffer: in has the values of the owned rows and what each ghost adds, out the sums of the owned
+ * rows and what each ghost fetched.
  *
  * Contributions to a row come in the order of the adjoint: ascending rank, the owner's own ghosts
  * at its own place, and on one rank in the order of its ghosts. A ghost fetches the value of the
