@@ -52,15 +52,15 @@ static int distance(const char *a, const char *b) {
     if (m > LONGEST || n > LONGEST) {
         return LONGEST;
     }
-    for (size_t j = 0; j <= n; j++) {
-        row[0][j] = (int)j;
-    }
-    for (size_t i = 1; i <= m; i++) {
+    for (size_t i = 0; i <= m; i++) {
         int *now = row[i % 3], *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
         now[0] = (int)i;
         for (size_t j = 1; j <= n; j++) {
-            int differs = lower(a[i - 1]) != lower(b[j - 1]);
-            now[j] = least(least(now[j - 1], before[j]) + 1, before[j - 1] + differs);
+            now[j] = now[j - 1] + 1;
+            if (i > 0) {
+                int differs = lower(a[i - 1]) != lower(b[j - 1]);
+                now[j] = least(least(now[j], before[j] + 1), before[j - 1] + differs);
+            }
             if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
                 lower(a[i - 2]) == lower(b[j - 1])) {
                 now[j] = least(now[j], earlier[j - 2] + 1);
