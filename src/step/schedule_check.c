@@ -61,8 +61,6 @@ lierne_status lierne_schedule_check(lierne_schedule_order *order, char *cycle, s
     LIERNE_TRY(check_arguments(order, cycle, size, schedules, n));
     lierne_status status = check_schedules(&found, text, sizeof text, &events, schedules, n);
     lierne_events_clear(&events);
-    if (size > 0) {
-        snprintf(cycle, size, "%s", text);
-    }
+    snprintf(cycle, size, "%s", text);
     return status == LIERNE_OK ? lierne_spec_give(order, &found, sizeof found, "order") : status;
 }
