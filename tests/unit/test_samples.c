@@ -214,6 +214,19 @@ Test(samples, the_lower_of_equal_ranks_is_first) {
     lierne_assignment_destroy(a);
 }
 
+/* Then all ranks have as many. */
+Test(samples, the_most_items_may_be_their_average) {
+    const int64_t counts[] = {4, 0}, cost[] = {1, 1, 1, 9}, rows[4] = {0};
+    const lierne_items items = {sizeof items, 4, 1, cost, rows, NULL, NULL};
+    lierne_balance_spec spec = LIERNE_BALANCE_SPEC_INIT;
+    lierne_assignment *a;
+    spec.max_items = 2;
+    cr_assert_eq(lierne_assignment_create(&a, &items, counts, 2, &spec), LIERNE_OK);
+    const int32_t *ranks = lierne_assignment_get_ranks(a);
+    cr_assert_eq(ranks[0] + ranks[1] + ranks[2] + ranks[3], 2);
+    lierne_assignment_destroy(a);
+}
+
 /* An item has the rows of its segments, or its first cost. */
 Test(samples, rows_of_segments) {
     const int64_t cost[] = {5, 1, 9, 2, 4, 3}, rows[] = {1, 2, 3, 4}, counts[] = {3, 0};

@@ -76,16 +76,20 @@ static lierne_status take_numbers(lierne_balance_task *t, const lierne_items *it
     return LIERNE_OK;
 }
 
+/* Items of the rank that has most, if the others have as many as possible. */
+static int64_t most_of_equal(const lierne_balance_task *t) {
+    return t->n / t->nranks + (t->n % t->nranks > 0);
+}
+
 static void take_caps(lierne_balance_task *t, const lierne_balance_spec *s) {
-    int64_t most = t->n / t->nranks + (t->n % t->nranks > 0);
     t->equal_items = s->equal_items != 0;
     t->min_items = t->equal_items ? t->n / t->nranks : s->min_items;
-    t->max_items = t->equal_items ? most : s->max_items ? s->max_items : NO_CAP;
+    t->max_items = t->equal_items ? most_of_equal(t) : s->max_items ? s->max_items : NO_CAP;
     t->max_rows = s->max_rows ? s->max_rows : NO_CAP;
 }
 
 static lierne_status check_item_counts(const lierne_balance_task *t) {
-    if (t->max_items < t->n / t->nranks + (t->n % t->nranks > 0)) {
+    if (t->max_items < most_of_equal(t)) {
         int64_t item = t->max_items * t->nranks;
         return LIERNE_FAIL(LIERNE_ERR_INFEASIBLE,
                            "item %lld of rank %d has no space: there are %lld items, and max_items "
