@@ -1,7 +1,9 @@
 /* What samples reject: arguments and specs that are bad on one rank, which every rank hears of. */
 #include "expect.h"
 #include "lierne.h"
+#include "plan/samples/sample_routing.h"
 #include "ranks.h"
+#include "runtime/context/context.h"
 #include "unit/sample_world.h"
 
 #include <criterion/criterion.h>
@@ -218,6 +220,52 @@ Test(samples, what_no_assignment_keeps_is_everyones) {
     run_twice(balance_badly);
 }
 
+/* What a transport gets over does not replace the error of the rank that it works for. */
+static _Thread_local const lierne_transport *quiet;
+
+static lierne_status poll_noisily(void *batch, size_t *done, size_t *ndone) {
+    lierne_set_error("a poll that has to be made again");
+    return quiet->poll(batch, done, ndone);
+}
+
+static void work_noisily(lierne_context *context, void *shared) {
+    quiet = context->carriers[0].transport;
+    lierne_transport noisy = *quiet;
+    noisy.poll = poll_noisily;
+    context->carriers[0].transport = &noisy;
+    work_badly(context, shared);
+    context->carriers[0].transport = quiet;
+}
+
+Test(samples, an_error_is_kept_while_blocks_are_gathered) {
+    run_twice(work_noisily);
+}
+
+/* Blocks that are control messages, as those of a device's memory, would be taken for each other.
+ */
+static void update_another(lierne_context *context, void *shared) {
+    int rank = lierne_context_get_rank(context);
+    outcome *o = &((outcome *)shared)[rank];
+    const lierne_samples_spec spec = usual_spec();
+    const lierne_memory *host = context->memory, device = *host;
+    context->memory = &device;
+    lierne_samples *s[2] = {create_usual(context, o, &spec), create_usual(context, o, &spec)};
+    arguments a;
+    usual_arguments(&a, rank);
+    note(o,
+         update(s[rank == 1], &a) == LIERNE_ERR_MISMATCH &&
+             strstr(lierne_last_error(), "samples differs between ranks"),
+         "another object", lierne_last_error());
+    expect_old_routing(s[0], o, "another object");
+    note(o, lierne_samples_destroy(s[0]) == LIERNE_OK, "destroy", lierne_last_error());
+    note(o, lierne_samples_destroy(s[1]) == LIERNE_OK, "destroy", lierne_last_error());
+    context->memory = host;
+}
+
+Test(samples, ranks_update_one_object) {
+    run_twice(update_another);
+}
+
 /* What create rejects; spoiled on rank 2 alone, so that other ranks have the same error. */
 static void spoil_spec(lierne_samples_spec *spec, lierne_samples_tensor *t, int which) {
     *t = tensor;
@@ -335,4 +383,16 @@ Test(samples, specs_that_are_rejected) {
                  LIERNE_ERR_INVALID);
     cr_expect_eq(lierne_samples_get_report(&report, NULL), LIERNE_ERR_INVALID);
     cr_expect_eq(lierne_samples_destroy(NULL), LIERNE_OK);
+}
+
+/* Blocks of 2^60 bytes are of millions of ranks, which no test has. */
+Test(samples, blocks_may_have_2_to_the_60_bytes) {
+    const int64_t most = (int64_t)1 << 57;
+    lierne_context context = {.rank = 4};
+    lierne_samples s = {.context = &context, .spec = usual_spec(), .nranks = 1 << 23};
+    s.tensors[0] = tensor;
+    assert_ok(lierne_samples_check_bytes(&s, most));
+    assert_error(lierne_samples_check_bytes(&s, most + 1), LIERNE_ERR_OVERFLOW,
+                 "rank 4: 8388608 ranks of 16 rows, and blocks of 144115188075855873 words, have "
+                 "more than 2^60 bytes");
 }
