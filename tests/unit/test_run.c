@@ -9,7 +9,9 @@
 #include "unit/ranks.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RANKS = 4, COUNT = 6, OPS = 5 };
 
@@ -293,6 +295,24 @@ Test(run, without_isolation_it_cannot_complete) {
         state s = {.threaded = threaded};
         run_ranks(cannot_complete, &s, 0.3);
     }
+}
+
+/* All but rank 1 have begun the first operation when the run fails. */
+Test(run, calls_of_a_run_that_failed_have_ended) {
+    static char log[1 << 16];
+    char path[] = "/tmp/lierne-run-XXXXXX";
+    state s = {.threaded = false};
+    int ended = 0, file = mkstemp(path);
+    setenv("LIERNE_LOG", "warn", 1);
+    setenv("LIERNE_LOG_FILE", path, 1);
+    run_ranks(cannot_complete, &s, 0.3);
+    ssize_t n = read(file, log, sizeof log - 1);
+    for (const char *at = log; n > 0 && (at = strstr(at, "forward 0 of plan 0: ")); at++) {
+        ended += strncmp(at, "forward 0 of plan 0: LIERNE_ERR_TIMEOUT after ", 46) == 0;
+    }
+    cr_assert_eq(ended, RANKS - 1, "%s", log);
+    close(file);
+    unlink(path);
 }
 
 /* Rank 2 deviates. */

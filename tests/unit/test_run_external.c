@@ -98,6 +98,39 @@ Test(run_external, creates_the_same_groups_in_the_same_order_on_every_rank) {
     run_ranks(created_groups, &s, 0);
 }
 
+/* A group that only the first rank is in. */
+static void singleton(lierne_context *context, void *shared) {
+    const lierne_isolation_spec ep = {.size = sizeof ep,
+                                      .purpose = "ep",
+                                      .kinds = 1u << LIERNE_OPERATION_ALL_TO_ALL,
+                                      .singletons = 1};
+    const lierne_schedule_group_spec g = {
+        .size = sizeof g, .name = "alone", .uid = 7, .ranks = (const int[]){0}, .nranks = 1};
+    state *s = shared;
+    int rank = lierne_context_get_rank(context), group;
+    lierne_schedule *schedule, *isolated;
+    lierne_run *run;
+    NOTE(s, lierne_schedule_create(&schedule, rank) == LIERNE_OK);
+    if (rank == 0) {
+        NOTE(s, lierne_schedule_add_group(&group, schedule, &g) == LIERNE_OK);
+        add(schedule, LIERNE_OPERATION_ALL_GATHER, group, 5, s);
+        add(schedule, LIERNE_OPERATION_ALL_TO_ALL, group, 5, s);
+    }
+    NOTE(s, lierne_schedule_freeze(schedule) == LIERNE_OK);
+    NOTE(s, lierne_schedule_isolate(&isolated, schedule, &ep) == LIERNE_OK);
+    NOTE(s, lierne_run_create(&run, context, isolated, &external) == LIERNE_OK);
+    NOTE(s, lierne_run_get_ncreated(run) == 1);
+    NOTE(s, lierne_context_get_ngroups(context) == (rank == 0));
+    NOTE(s, lierne_run_destroy(run) == LIERNE_OK);
+    lierne_schedule_destroy(schedule);
+    lierne_schedule_destroy(isolated);
+}
+
+Test(run_external, creates_a_group_of_the_first_rank_alone) {
+    state s = {.which = 0};
+    run_ranks(singleton, &s, 0);
+}
+
 /* Isolates the all-gathers, too. */
 static lierne_schedule *isolate_gathers(const lierne_schedule *one, state *s) {
     const lierne_isolation_spec gathers = {.size = sizeof gathers,

@@ -444,3 +444,27 @@ Test(schedule, allocation_failures_leave_nothing) {
     lierne_text_destroy(text);
     lierne_schedule_destroy(s);
 }
+
+/* Six operations of two groups, each after the one before. */
+Test(schedule, a_check_without_memory_says_for_what) {
+    const int ranks[] = {0, 1};
+    lierne_schedule *s = create(0);
+    const int groups[2] = {add_group(s, "a", 1, ranks, 2), add_group(s, "b", 2, ranks, 2)};
+    lierne_schedule_order order = {.size = sizeof order};
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    bool queues = false, edges = false;
+    for (int i = 0; i < 6; i++) {
+        add(s, operation(LIERNE_OPERATION_ALL_GATHER, groups[i % 2], ""));
+    }
+    assert_ok(lierne_schedule_freeze(s));
+    for (size_t k = 1; status == LIERNE_ERR_NO_MEMORY; k++) {
+        lierne_mem_fail_at(k);
+        status = lierne_schedule_check(&order, cycle, sizeof cycle,
+                                       (const lierne_schedule *const *)&s, 1);
+        lierne_mem_fail_at(0);
+        queues |= strstr(lierne_last_error(), "no memory for 3 items of 4 bytes") != NULL;
+        edges |= strstr(lierne_last_error(), "no memory for 5 items of ") != NULL;
+    }
+    cr_expect(status == LIERNE_OK && queues && edges, "%d, %d", queues, edges);
+    lierne_schedule_destroy(s);
+}
