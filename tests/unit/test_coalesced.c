@@ -7,6 +7,7 @@
 #include "lierne/sim.h"
 #include "mesh.h"
 #include "numbers.h"
+#include "plan/plan.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
@@ -212,6 +213,7 @@ Test(coalesced, same_bits_as_one_by_one_and_fewer_messages) {
                 run_together(&w, (lierne_direction)d);
                 check_values(&w, d);
             }
+            cr_assert_eq(lierne_plan_calls(w.plans[0][0], (lierne_direction)d), 3);
             count_messages(&w, d, &apart, &together);
             cr_assert_lt(together, apart, "direction %d: %d messages together, %d apart", d,
                          (int)together, (int)apart);

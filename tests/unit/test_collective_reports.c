@@ -134,3 +134,22 @@ Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
               lierne_last_error());
     assert_ok(lierne_context_destroy(context));
 }
+
+/* lierne/route.h: copies neither reduce nor divide. */
+Test(collective, one_rank_copies_its_average) {
+    const lierne_reduce_scatter_spec spec = {.size = sizeof spec,
+                                             .count = 5,
+                                             .dtype = LIERNE_DTYPE_F32,
+                                             .reduction = LIERNE_REDUCTION_AVG};
+    const lierne_route *route;
+    lierne_context *context;
+    lierne_plan *plan;
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_plan_create_reduce_scatter(&plan, context, &spec));
+    assert_ok(lierne_plan_get_route(&route, plan, LIERNE_DIRECTION_FORWARD));
+    const lierne_stage *stage = route->stages.at;
+    cr_assert(route->stages.count == 1 && stage->copies.count == 1 && stage->sums.count == 0);
+    cr_expect(stage->copies.at[0].divisor == 0 && stage->copies.at[0].from.count == 1);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
+}

@@ -3,6 +3,7 @@
  * host. What the host must not do block by block is not there (NULL). */
 #include "backend/cuda/device_pointer.h"
 #include "capture.h"
+#include "layouts.h"
 #include "runtime/context/context.h"
 #include "runtime/execute/stream.h"
 #include "tasks.h"
@@ -185,6 +186,20 @@ Test(device, wrong_memory_and_streams_are_rejected_at_begin) {
     assert_ok(lierne_context_destroy(context));
 }
 
+/* Nothing is written to an output without elements. */
+Test(device, the_memory_of_an_empty_output_does_not_matter) {
+    lierne_context *context = open_context();
+    const lierne_references_spec spec = {.size = sizeof spec,
+                                         .nowned = ROWS,
+                                         .width = WIDTH,
+                                         .dtype = LIERNE_DTYPE_F32};
+    lierne_plan *plan;
+    assert_ok(lierne_plan_create_references(&plan, context, &spec));
+    assert_ok(lierne_plan_forward(plan, on_host, rows, &stream_a));
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
+}
+
 /* A replay has the sizes of its capture. With one rank, a first call may be captured. */
 Test(device, a_plan_with_a_captured_call_keeps_its_shape) {
     size_t live = lierne_mem_live();
@@ -213,6 +228,53 @@ Test(device, a_plan_with_a_captured_call_keeps_its_shape) {
     assert_ok(lierne_context_destroy(context));
     lierne_grid_destroy(one);
     cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* 6 tokens of one segment, on one rank. */
+static lierne_plan *plan_that_varies(lierne_context *context, const lierne_segments *segments,
+                                     const lierne_packing *packing) {
+    const mesh dims = {.ndims = 1, .names = {"cp"}, .sizes = {1}};
+    lierne_grid *one = mesh_grid(&dims, 1);
+    lierne_layout *layout =
+        layout_packed(one, segments, packing, LIERNE_PLACEMENT_SEGMENT_ZIGZAG, WIDTH);
+    const lierne_redistribute_spec spec = {
+        .size = sizeof spec, .src = layout, .dst = layout, .max_segments = 1, .max_rows = 6};
+    lierne_plan *plan;
+    assert_ok(lierne_plan_create_redistribute(&plan, context, &spec));
+    lierne_layout_destroy(layout);
+    lierne_grid_destroy(one);
+    return plan;
+}
+
+/* Replays keep the sizes of coalesced plans until these are destroyed. */
+Test(device, plans_of_a_captured_coalesced_call_keep_their_segments) {
+    static const int64_t cu[] = {0, 6};
+    const lierne_segments segments = {.size = sizeof segments, .nsegments = 1, .cu_seqlens = cu};
+    const lierne_packing packing = {.size = sizeof packing};
+    const lierne_segments_update update = {.size = sizeof update,
+                                           .segments = &segments,
+                                           .src = &packing,
+                                           .dst = &packing};
+    lierne_context *context = open_context();
+    context->stream_driver = &test_capture_driver;
+    lierne_plan *plan = plan_that_varies(context, &segments, &packing);
+    lierne_coalesced *all;
+    int64_t in[6 * WIDTH] = {1, 2, 3}, out[6 * WIDTH] = {0};
+    assert_ok(lierne_coalesced_create(&all, &plan, 1));
+    assert_ok(lierne_plan_update_segments(plan, &update));
+    test_capture_begin(&stream_a);
+    assert_ok(lierne_coalesced_begin(all, LIERNE_DIRECTION_FORWARD, (void *[]){out},
+                                     (const void *[]){in}, &stream_a));
+    assert_ok(lierne_coalesced_end(all, LIERNE_DIRECTION_FORWARD));
+    test_graph *graph = test_capture_end();
+    assert_error(lierne_plan_update_segments(plan, &update), LIERNE_ERR_BUSY, "coalesced plans");
+    cr_assert_eq(test_graph_launch(graph), LIERNE_OK);
+    cr_assert_arr_eq(out, in, sizeof in);
+    test_graph_destroy(graph);
+    assert_ok(lierne_coalesced_destroy(all));
+    assert_ok(lierne_plan_update_segments(plan, &update));
+    assert_ok(lierne_plan_destroy(plan));
+    assert_ok(lierne_context_destroy(context));
 }
 
 /* The driver's answers about memory, as cuPointerGetAttribute gives them: on_host plays the device,
