@@ -118,6 +118,7 @@ static void written_once(void) {
     const bridge_case c = fan_in(2 * test_world, LIERNE_SHARING_FORWARD);
     lierne_plan *plan = make(&c);
     lierne_report report = {.size = sizeof report};
+    const lierne_route *route;
     CHECK_OK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD));
     int64_t all = elements_of(plan, LIERNE_DIRECTION_FORWARD, true) * (int64_t)sizeof(float);
     int64_t mine = report.received_bytes + report.local_bytes, sum = 0, near = node_ranks();
@@ -129,6 +130,9 @@ static void written_once(void) {
           (long long)sum, (long long)wanted, (long long)all);
     CHECK(near == 1 || (mine < all && report.min_bytes == 0), "%lld bytes, min_bytes %lld",
           (long long)mine, (long long)report.min_bytes);
+    CHECK_OK(lierne_plan_get_route(&route, plan, LIERNE_DIRECTION_FORWARD));
+    CHECK(route->elements[LIERNE_BUFFER_SCRATCH] == (near > 1 ? near : 0),
+          "%lld elements of scratch", (long long)route->elements[LIERNE_BUFFER_SCRATCH]);
     CHECK_OK(lierne_plan_destroy(plan));
 }
 

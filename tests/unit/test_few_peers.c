@@ -140,6 +140,66 @@ Test(few_peers, the_report_says_what_became_of_a_limit) {
     limited_close(&l);
 }
 
+static int64_t scratch_of(const limited *l) {
+    const lierne_route *route;
+    lierne_plan *plan;
+    assert_ok(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(l->sim, 0), &l->spec));
+    assert_ok(lierne_plan_get_route(&route, plan, LIERNE_DIRECTION_FORWARD));
+    int64_t elements = route->elements[LIERNE_BUFFER_SCRATCH];
+    cr_expect_eq(route->stages.count, l->spec.max_peers ? 4 : 2);
+    assert_ok(lierne_plan_destroy(plan));
+    return elements;
+}
+
+/* A sum is a stage to its parts and one from them. Over rank 0 pass, in each of them, an eighth of
+ * what 3 ranks have for 2: those of its row to those of its column. */
+Test(few_peers, stages_use_the_memory_of_what_stops_over_again) {
+    const mesh dims = {.ndims = 1, .names = {"x"}, .sizes = {WORLD}};
+    const int64_t shape[2] = {ROWS, 2}, part = ROWS * 2 / WORLD;
+    const lierne_placement all[2] = {{.kind = LIERNE_PLACEMENT_PARTIAL},
+                                     {.kind = LIERNE_PLACEMENT_REPLICATE}};
+    limited l = limited_open(true, 0);
+    for (int i = 0; i < 2; i++) {
+        lierne_layout_destroy(l.layouts[i]);
+        l.layouts[i] = layout_over(&dims, WORLD, LIERNE_DTYPE_F32, 2, shape, &all[i]);
+    }
+    l.spec.src = l.layouts[0], l.spec.dst = l.layouts[1];
+    l.spec.routing = LIERNE_ROUTING_DIRECT;
+    int64_t direct = scratch_of(&l);
+    l.spec.max_peers = 5;
+    cr_expect_eq(scratch_of(&l), direct + 3 * 2 * part);
+    limited_close(&l);
+}
+
+/* Tokens that stay, where segments vary, are copied while the first messages are on their way. */
+Test(few_peers, what_stays_is_copied_in_the_first_stage) {
+    static const int64_t cu[] = {0, 2 * WORLD};
+    static const int32_t owner[] = {0};
+    const lierne_segments segments = {.size = sizeof segments, .nsegments = 1, .cu_seqlens = cu};
+    const lierne_packing packings[2] = {{.size = sizeof *packings},
+                                        {.size = sizeof *packings, .owner = owner}};
+    const lierne_placement_kind kinds[2] = {LIERNE_PLACEMENT_SEGMENT_ZIGZAG,
+                                            LIERNE_PLACEMENT_SHARD_SEGMENTS};
+    const mesh dims = {.ndims = 1, .names = {"x"}, .sizes = {WORLD}};
+    limited l = limited_open(true, 5);
+    const lierne_route *route;
+    lierne_plan *plan;
+    lierne_grid *grid = mesh_grid(&dims, WORLD);
+    for (int i = 0; i < 2; i++) {
+        lierne_layout_destroy(l.layouts[i]);
+        l.layouts[i] = layout_packed(grid, &segments, &packings[i], kinds[i], 1);
+    }
+    l.spec.src = l.layouts[0], l.spec.dst = l.layouts[1];
+    l.spec.max_segments = 1, l.spec.max_rows = 2 * WORLD;
+    assert_ok(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(l.sim, 0), &l.spec));
+    assert_ok(lierne_plan_get_route(&route, plan, LIERNE_DIRECTION_FORWARD));
+    cr_assert_eq(route->stages.count, 2);
+    cr_expect(route->stages.at[0].copies.count == 2 && route->stages.at[1].copies.count == 0);
+    assert_ok(lierne_plan_destroy(plan));
+    lierne_grid_destroy(grid);
+    limited_close(&l);
+}
+
 Test(few_peers, a_limit_changes_nothing_where_nothing_moves) {
     limited l = limited_open(true, 1);
     const lierne_report report = report_of(&l, 3);

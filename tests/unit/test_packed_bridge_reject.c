@@ -409,3 +409,22 @@ Test(packed_bridge, token_ids_that_are_rejected) {
     assert_ok(lierne_image_runs_find(runs, 1, &count, &segments, &images, ids, 9));
     cr_assert(count == 2 && runs[0].length == 1 && runs[1].length == 0);
 }
+
+/* What lands of a gradient is a contribution of each row, and as long as one. */
+Test(packed_bridge, contributions_take_the_memory_of_their_rows) {
+    bridge_spec b;
+    lierne_sim *sim;
+    lierne_plan *plans[WORLD];
+    const lierne_route *route;
+    open_spec(&b);
+    b.spec.allow_repeat = 1;
+    b.spec.max_segments = 4, b.spec.max_rows = 16, b.spec.max_runs = 4;
+    assert_ok(lierne_sim_create(&sim, WORLD, NULL));
+    plan_all(&b, sim, plans, LIERNE_OK, "");
+    for (int r = 0; r < WORLD; r++) {
+        assert_ok(lierne_plan_get_route(&route, plans[r], LIERNE_DIRECTION_ADJOINT));
+        cr_expect_eq(route->elements[LIERNE_BUFFER_SCRATCH], b.spec.max_rows * b.width);
+        assert_ok(lierne_plan_destroy(plans[r]));
+    }
+    assert_ok(lierne_sim_destroy(sim));
+}
