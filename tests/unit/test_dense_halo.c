@@ -4,6 +4,7 @@
 #include "unit/expect.h"
 
 #include "lierne/sim.h"
+#include "plan/redistribute/merge.h"
 #include "seeds.h"
 #include "transports.h"
 
@@ -460,4 +461,21 @@ Test(dense_halo, random_layouts_move_as_the_oracle_says, .timeout = 3600) {
     for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         run_case(seed);
     }
+}
+
+/* A box of a row, and its place in a buffer whose columns are `stride` apart. */
+static lierne_move move_of(int64_t row, int64_t column, int64_t to, int64_t stride) {
+    const lierne_patch place = {.offset = to, .size = {1, 2}, .stride = {1000, stride}};
+    return (
+        lierne_move){.box = {.start = {row, column}, .size = {1, 2}}, .to = place, .from = place};
+}
+
+/* In margins, columns may be farther apart: then rows begin at one place, if columns are counted
+ * from 0. */
+Test(dense_halo, boxes_of_a_row_merge_whatever_other_rows_have) {
+    lierne_move at[] = {move_of(0, 0, 0, 1), move_of(1, 1, 100, 100), move_of(0, 2, 2, 1)};
+    lierne_moves moves = {.at = at, .count = 3};
+    lierne_moves_merge(&moves, 2);
+    cr_assert_eq(moves.count, 2);
+    cr_expect(at[0].box.size[1] == 4 && at[0].to.size[1] == 4 && at[1].box.size[1] == 2);
 }

@@ -4,6 +4,7 @@
 #include "unit/packed_case.h"
 
 #include "base/base.h"
+#include "layout/joints.h"
 #include "lierne/sim.h"
 #include "routing.h"
 #include "seeds.h"
@@ -401,4 +402,17 @@ Test(packed_bridge, random_updates) {
         run_updates(seed);
     }
     cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* A run begins where the rank's first part of the axis ends, and the run before it, too. */
+Test(packed_bridge, a_run_has_no_rows_of_a_part_that_ends_before_it) {
+    lierne_span parts[] = {{.start = 0, .size = 2}, {.start = 2, .size = 2, .local = 10}};
+    lierne_joint runs[] = {{.start = 0, .size = 2}, {.start = 5, .size = 2, .index = {2, 0}}};
+    const lierne_span_list own = {.at = parts, .count = 2};
+    const lierne_joints joints = {.n = 2, .at = runs};
+    lierne_span_list spans = {0};
+    assert_ok(lierne_joints_spans(&spans, &joints, 0, &own));
+    cr_expect_eq(spans.count, 2);
+    cr_expect(spans.at[1].start == 5 && spans.at[1].size == 2 && spans.at[1].local == 10);
+    lierne_mem_free(spans.at);
 }

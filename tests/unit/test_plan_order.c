@@ -91,16 +91,26 @@ Test(plan_order, plans_may_begin_in_any_order) {
     begin_plans(true);
 }
 
-static void begin_directions(bool opposite) {
+/* before: forwards that have ended, by which the numbers of the two calls differ. */
+static void begin_directions(bool opposite, int before) {
     world w = open_world();
     float in[RANKS][SAMPLE], out[RANKS][BATCH], gradient[RANKS][BATCH], back[RANKS][SAMPLE];
     lierne_request *forward[RANKS], *adjoint[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        lierne_plan *plan = w.plans[0][r];
         for (int i = 0; i < BATCH; i++) {
             in[r][i % SAMPLE] = value(0, r, i % SAMPLE);
             gradient[r][i] = value(1 + r, i / SAMPLE, i % SAMPLE);
         }
+    }
+    for (int i = 0; i < before; i++) {
+        for (int r = 0; r < RANKS; r++) {
+            assert_ok(lierne_plan_forward_begin(&forward[r], w.plans[0][r], out[r], in[r], NULL));
+        }
+        assert_ok(lierne_request_end(forward[0]));
+        assert_ok(lierne_request_end(forward[1]));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        lierne_plan *plan = w.plans[0][r];
         for (int i = 0; i < 2; i++) {
             cr_assert_eq(i == (r == 1 && opposite)
                              ? lierne_plan_forward_begin(&forward[r], plan, out[r], in[r], NULL)
@@ -124,6 +134,8 @@ static void begin_directions(bool opposite) {
 }
 
 Test(plan_order, directions_may_begin_in_any_order) {
-    begin_directions(false);
-    begin_directions(true);
+    for (int before = 0; before < 3; before++) {
+        begin_directions(false, before);
+        begin_directions(true, before);
+    }
 }

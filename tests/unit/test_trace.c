@@ -4,6 +4,7 @@
 #include "layouts.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "runtime/context/context.h"
 #include "runtime/recorder/trace_file.h"
 #include "unit/expect.h"
 
@@ -123,6 +124,29 @@ Test(trace, a_call_that_has_not_ended_keeps_its_track) {
     cJSON_Delete(events);
     end_all(&w);
     assert_ok(lierne_sim_destroy_all(w.sim));
+}
+
+/* The clock of some systems has long ticks: a call begins in the one in which the last one ended.
+ */
+Test(trace, a_call_that_begins_when_the_last_one_ends_has_its_track) {
+    lierne_context *context;
+    int tracks = 0, calls = 0;
+    assert_ok(lierne_context_create_self(&context, NULL));
+    const int64_t now = lierne_recorder_now(&context->recorder);
+    for (int i = 0; i < 4; i++) {
+        const lierne_entry e = {.kind = i % 2 ? LIERNE_RECORD_END : LIERNE_RECORD_CALL,
+                                .number = i / 2,
+                                .time = now + 1000 * ((i + 1) / 2)};
+        lierne_recorder_add(&context->recorder, &e);
+    }
+    cJSON *events = read_events(context);
+    for (const cJSON *e = events->child; e; e = e->next) {
+        tracks += strcmp(text_of(e, "name"), "thread_name") == 0;
+        calls += strcmp(text_of(e, "ph"), "X") == 0;
+    }
+    cr_expect(tracks == 1 && calls == 2, "%d, %d", tracks, calls);
+    cJSON_Delete(events);
+    assert_ok(lierne_context_destroy(context));
 }
 
 enum { N = 3, MOST_MESSAGES = 12, SHARD = 300000 /* too long to be packed with another */ };
