@@ -3,6 +3,7 @@
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -81,6 +82,15 @@ Test(base, memory_is_counted_and_fails_on_request) {
     cr_assert_eq(lierne_alloc(&a, SIZE_MAX / 2, 4), LIERNE_ERR_NO_MEMORY);
 }
 
+Test(base, memory_that_is_freed_is_the_systems_again) {
+    struct mallinfo2 before = mallinfo2();
+    char *a;
+    assert_ok(lierne_alloc(&a, 16 << 20, 1));
+    lierne_mem_free(a);
+    cr_assert_eq(mallinfo2().hblkhd, before.hblkhd);
+    cr_assert_eq(mallinfo2().uordblks, before.uordblks);
+}
+
 /* All other fields are then newer than the program. */
 Test(base, a_spec_may_have_its_size_alone) {
     struct {
@@ -145,6 +155,7 @@ Test(base, a_deadline_passes_while_one_looks) {
     lierne_deadline_start(&d, 10, 100);
     cr_assert(!lierne_deadline_passed(&d, 104));
     cr_assert(!lierne_deadline_passed(&d, 109.9));
+    cr_assert(!lierne_deadline_passed(&d, 110));
     cr_assert(lierne_deadline_passed(&d, 110.1));
 }
 

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -28,6 +29,16 @@ Test(file_limits, abort_flags_of_many_ranks) {
     limit_files(before);
     cr_assert(few >= 0 && many == -1, "%d, %d", few, many);
     close(few);
+}
+
+Test(file_limits, a_file_may_be_as_long_as_the_limit) {
+    FILE *file = tmpfile();
+    const rlim_t before = limit_files(8 << 10);
+    bool as_long = lierne_file_may_have(8 << 10), longer = lierne_file_may_have((8 << 10) + 1);
+    int grown = ftruncate(fileno(file), 8 << 10);
+    limit_files(before);
+    cr_assert(as_long && !longer && grown == 0, "%d, %d, %d", as_long, longer, grown);
+    fclose(file);
 }
 
 static int count_files(const char *folder) {

@@ -1,6 +1,7 @@
 /* Grids: every error in its place of the checking order, limits, and running out of memory.
  * test_grid_groups.c has enumeration, views and keys. */
 #include "base/base.h"
+#include "grid/grid.h"
 #include "lierne/grid.h"
 #include "unit/expect.h"
 
@@ -262,4 +263,13 @@ Test(grid, a_failed_view_changes_nothing) {
     lierne_mem_fail_at(0);
     assert_ok(lierne_grid_add_view(grid, &view));
     lierne_grid_destroy(grid);
+}
+
+Test(grid, a_list_of_names_may_fill_its_text) {
+    static const char *const names[] = {"ab", "cd"};
+    char text[16];
+    lierne_names_list(text, 12, 2, names);
+    cr_expect_str_eq(text, "ab, cd");
+    lierne_names_list(text, 11, 2, names);
+    cr_expect_str_eq(text, "ab, ...");
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "runtime/context/context.h"
 
 enum { WORLD = 3, OWNED = 2, GHOSTS = 4, ROWS = OWNED + GHOSTS };
 
@@ -248,4 +249,29 @@ Test(references, a_maximum_of_a_combined_buffer) {
     cr_expect(out[0] == 7 && out[1] == 7, "%d, %d", (int)out[0], (int)out[1]);
     lierne_plan_destroy(plan);
     lierne_context_destroy(self);
+}
+
+/* Two ranks gain nothing by an all-gather, so that they need not compare what it costs. */
+static void count_controls(lierne_context *context, void *shared) {
+    const lierne_graph_algorithm algorithms[2] = {LIERNE_GRAPH_ALGORITHM_AUTO,
+                                                  LIERNE_GRAPH_ALGORITHM_DIRECT};
+    int64_t controls[2];
+    bool created = true;
+    for (int i = 0; i < 2; i++) {
+        lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
+        lierne_plan *plan;
+        spec.dtype = LIERNE_DTYPE_F32;
+        spec.algorithm = algorithms[i];
+        controls[i] = -context->recorder.controls;
+        created &= lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK;
+        controls[i] += context->recorder.controls;
+        lierne_plan_destroy(plan);
+    }
+    ((bool *)shared)[lierne_context_get_rank(context)] = created && controls[0] == controls[1];
+}
+
+Test(references, two_ranks_choose_without_a_message) {
+    bool equal[2] = {false};
+    ranks_run(2, NULL, count_controls, equal);
+    cr_assert(equal[0] && equal[1]);
 }

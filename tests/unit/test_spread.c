@@ -102,3 +102,15 @@ Test(spread, random_jobs_reach_the_least_maximum) {
     }
     cr_assert_eq(lierne_mem_live(), before);
 }
+
+Test(spread, without_memory_it_says_for_what) {
+    const problem p = {.amount = {5}, .ranks = {7, 3, 1, 1, 1, 1, 1}};
+    lierne_spread s;
+    int64_t most;
+    describe(&s, &p);
+    lierne_mem_fail_at(1);
+    assert_error(lierne_spread_solve(&s, &most), LIERNE_ERR_NO_MEMORY,
+                 "no memory for 10 items of 8 bytes"); /* a number for each rank of a job */
+    lierne_mem_fail_at(0);
+    lierne_spread_destroy(&s);
+}
