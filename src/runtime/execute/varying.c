@@ -92,7 +92,6 @@ static lierne_status reserve_slots(lierne_execution *e) {
                                                       e->memory.reserved)
                          : lierne_context_alloc_scratch(&memory, e->context, e->memory.reserved));
     e->memory.at = memory;
-    e->host.reserved = e->host.capacity = slots[1];
     if (slots[1] > 0) {
         LIERNE_TRY(lierne_context_alloc_kept(&memory, e->context, (size_t)slots[1], true));
         e->host.at = memory;
