@@ -1,11 +1,12 @@
 /* A thread per rank of one simulated world, for the thread sanitizer: a plain program, because
  * Criterion does not run under it. Planning, blocking calls, requests that overlap, a rank that
  * calls late, a rank that never calls, calls that differ, graphs that change, runs with threads of
- * their own. Values are checked against closed forms. */
+ * their own, a watchdog. Values are checked against closed forms. */
 #include "algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "runtime/context/watchdog.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -290,6 +291,14 @@ static void *scheduled(void *arg) {
     return NULL;
 }
 
+/* A context with a watchdog, whose thread sleeps until it is destroyed. */
+static void watched(void) {
+    lierne_context *context;
+    CHECK(lierne_context_create_self(&context, NULL) == LIERNE_OK);
+    CHECK(lierne_watchdog_create(context, NULL) == LIERNE_OK);
+    CHECK(lierne_context_destroy(context) == LIERNE_OK);
+}
+
 int main(void) {
     static const char *const names[3] = {"tp", "cp", "dp"};
     const int64_t shape[3] = {8, 4, 2};
@@ -320,6 +329,7 @@ int main(void) {
     run(NULL, &patient, rings);
     run(NULL, &hasty, lonely);
     CHECK(timeouts == RANKS - 1);
+    watched();
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
     CHECK(lierne_mem_live() == 0);
