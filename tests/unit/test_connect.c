@@ -4,9 +4,11 @@
  */
 #include "base/base.h"
 #include "bridge_plan.h"
+#include "layouts.h"
 #include "mesh.h"
 #include "rank_threads.h"
 #include "runtime/context/context.h"
+#include "runtime/execute/execution.h"
 #include "transports.h"
 #include "unit/expect.h"
 
@@ -25,6 +27,7 @@ typedef struct outputs {
     float coalesced[RANKS][ROUNDS][2 * PLANS][ELEMENTS];
     float counts[RANKS][ROUNDS][2][ELEMENTS];
     float graph[RANKS][ROUNDS][2][4 * (RANKS + GHOSTS)];
+    float corners[RANKS][2 * 2 * 2 * 2];
     char fault[RANKS][256];
 } outputs;
 
@@ -164,6 +167,24 @@ static lierne_status run_graph(lierne_context *context, int rank, outputs *o) {
     return lierne_plan_destroy(plan);
 }
 
+/* Rank 0 sends every rank a corner of its tensor: a block of as many loops as there may be. */
+static lierne_status run_corners(lierne_context *context, int rank, outputs *o) {
+    static const int64_t shape[LIERNE_MAX_AXES] = {2, 4, 4, 4};
+    const mesh dims = {.ndims = 3, .names = {"a", "b", "c"}, .sizes = {2, 2, 2}};
+    lierne_placement from[3], to[3];
+    lierne_plan *plan;
+    float in[2 * 4 * 4 * 4];
+    for (int d = 0; d < 3; d++) {
+        from[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_AT};
+        to[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .axis = d + 1};
+    }
+    LIERNE_TRY(
+        plan_between(&plan, context, &dims, LIERNE_DTYPE_F32, LIERNE_MAX_AXES, shape, from, to, 1));
+    fill(in, 2 * 4 * 4 * 4, rank, 3);
+    LIERNE_TRY(lierne_plan_forward(plan, o->corners[rank], in, NULL));
+    return lierne_plan_destroy(plan);
+}
+
 static void run_program(lierne_context *context, void *shared) {
     outputs *o = shared;
     int rank = lierne_context_get_rank(context);
@@ -171,6 +192,7 @@ static void run_program(lierne_context *context, void *shared) {
     status = status == LIERNE_OK ? run_coalesced(context, rank, o) : status;
     status = status == LIERNE_OK ? run_counts(context, rank, o) : status;
     status = status == LIERNE_OK ? run_graph(context, rank, o) : status;
+    status = status == LIERNE_OK ? run_corners(context, rank, o) : status;
     snprintf(o->fault[rank], sizeof o->fault[rank], "%s",
              status == LIERNE_OK ? "" : lierne_last_error());
 }
@@ -209,6 +231,7 @@ Test(connect, the_bits_are_those_of_sim) {
                      pairs);
         cr_assert_eq(memcmp(o->counts, plain->counts, sizeof o->counts), 0, "pairs %x", pairs);
         cr_assert_eq(memcmp(o->graph, plain->graph, sizeof o->graph), 0, "pairs %x", pairs);
+        cr_assert_eq(memcmp(o->corners, plain->corners, sizeof o->corners), 0, "pairs %x", pairs);
         free(o);
     }
     free(plain);
@@ -301,4 +324,47 @@ Test(connect, a_rank_that_cannot_connect_fails_the_plan_on_all) {
         test_transports_destroy(c.transport);
         cr_assert_eq(lierne_mem_live(), 0);
     }
+}
+
+/* Rank 0 sends two messages, of which rank 1 expects one. */
+static void connect_routes(lierne_context *context, void *shared) {
+    bool *found = shared;
+    int rank = lierne_context_get_rank(context);
+    lierne_route *routes[2] = {NULL};
+    lierne_execution *e[2];
+    lierne_connection *connection = NULL;
+    lierne_stage *stage;
+    for (int d = 0; d < 2; d++) {
+        lierne_route_create(&routes[d], rank, 8, 8);
+        lierne_route_add_stage(routes[d], &stage);
+        routes[d]->dtype = LIERNE_DTYPE_F32;
+        for (int i = 0; d == 0 && i < 2 - rank; i++) {
+            lierne_messages_put(rank ? &stage->recvs : &stage->sends, 1 - rank,
+                                rank ? LIERNE_BUFFER_OUT : LIERNE_BUFFER_IN,
+                                lierne_block_range(4 * i, 4));
+        }
+        lierne_execution_create(&e[d], context, NULL, (const lierne_route *const *)&routes[d], 1, 1,
+                                "messages", NULL, NULL);
+    }
+    found[rank] = lierne_connection_create(&connection, context, e, 1) == LIERNE_OK &&
+                  lierne_connection_establish(connection) == LIERNE_ERR_TRANSPORT &&
+                  strstr(lierne_error_text(), "describes other messages");
+    lierne_execution_destroy(e[0]);
+    lierne_execution_destroy(e[1]);
+    lierne_connection_destroy(connection);
+    lierne_route_destroy(routes[0]);
+    lierne_route_destroy(routes[1]);
+}
+
+Test(connect, a_message_more_than_the_other_end_has_is_an_error) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
+    bool found[2];
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, 2, &spec));
+    test_transports *t = test_transports_attach(sim, 2, (test_pairs){.connected = 7});
+    rank_threads(sim, 2, connect_routes, found);
+    cr_expect(found[0] && found[1]);
+    assert_ok(lierne_sim_destroy(sim));
+    test_transports_destroy(t);
+    cr_assert_eq(lierne_mem_live(), 0);
 }

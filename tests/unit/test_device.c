@@ -18,7 +18,7 @@ enum { ROWS = 4, WIDTH = 2, GHOSTS = 3 };
 
 static char on_host[64]; /* the fake's host memory; everything else counts as the device's */
 static char stream_a, stream_b, captured;
-static int begun, finished, fences;
+static int begun, finished, fences, programs;
 static void *last_stream;
 
 static lierne_status check_buffer(const void *buffer, size_t align, int device, const char *name) {
@@ -61,6 +61,17 @@ static lierne_status finish(void *stream, void *fence) {
     return LIERNE_OK;
 }
 
+static lierne_status prepare(lierne_program *program, void *stream) {
+    (void)program, (void)stream;
+    programs++;
+    return LIERNE_OK;
+}
+
+static void discard(lierne_program *program, void *stream) {
+    (void)program, (void)stream;
+    programs--;
+}
+
 static const lierne_stream_driver driver = {.name = "fake",
                                             .required = true,
                                             .check = check_stream,
@@ -79,7 +90,9 @@ static lierne_context *open_context(void) {
     memory.copy_blocks = NULL;
     memory.zero = NULL;
     memory.reduce = NULL;
-    begun = finished = 0;
+    memory.prepare = prepare;
+    memory.discard = discard;
+    begun = finished = programs = 0;
     assert_ok(lierne_context_create_self(&context, NULL));
     context->memory = &memory;
     context->device = 7;
@@ -114,6 +127,7 @@ Test(device, calls_launch_what_was_recorded) {
     float out[GHOSTS * WIDTH], gradient[ROWS * WIDTH];
     cr_assert_str_eq(lierne_plan_get_memory_kind(plan), "fake");
     cr_assert_eq(fences, 2);
+    cr_assert_eq(programs, 2);
     for (int i = 0; i < 3; i++) {
         memset(out, 0xa5, sizeof out);
         memset(gradient, 0xa5, sizeof gradient);
@@ -127,6 +141,7 @@ Test(device, calls_launch_what_was_recorded) {
     cr_assert_gt(test_task_launches() - before, 5u);
     assert_ok(lierne_plan_destroy(plan));
     cr_assert_eq(fences, 0);
+    cr_assert_eq(programs, 0);
     assert_ok(lierne_context_destroy(context));
     cr_assert_eq(lierne_mem_live(), live);
 }

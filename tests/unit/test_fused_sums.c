@@ -143,6 +143,9 @@ static void run_twice(const fused_case *c, lierne_execution *const e[2]) {
         }
         assert_ok(lierne_execution_wait(e[0]));
         assert_ok(lierne_execution_wait(e[1]));
+        char missing[16] = "?";
+        lierne_execution_list_missing(e[0], missing, sizeof missing);
+        cr_assert_str_empty(missing);
         cr_assert_eq(memcmp(out, wanted, sizeof out), 0, "call %d", call);
         cr_assert_eq(untouched(e[0]), !c->copied, "call %d: %s", call,
                      c->copied ? "not copied" : "copied");

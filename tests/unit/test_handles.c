@@ -120,6 +120,21 @@ Test(handles, a_world_is_destroyed_with_what_was_made_from_it) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
+Test(handles, a_context_is_destroyed_with_its_groups) {
+    size_t live = lierne_mem_live();
+    const int rank = 0;
+    const lierne_group_spec spec = {
+        .size = sizeof spec, .purpose = "ep", .ngroups = 1, .group_size = 1, .ranks = &rank};
+    lierne_context *context;
+    lierne_group *group;
+    assert_ok(lierne_context_create_self(&context, NULL));
+    assert_ok(lierne_group_create(&group, context, &spec));
+    assert_error(lierne_context_destroy(context), LIERNE_ERR_INVALID,
+                 "1 groups of the context are alive");
+    assert_ok(lierne_context_destroy_all(context));
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
 typedef struct shared {
     const lierne_grid *src, *dst;
     lierne_status status[WORLD];

@@ -204,6 +204,9 @@ Test(in_place, blocks_are_apart_where_no_element_is_in_both) {
 Test(in_place, a_block_that_repeats_an_element_is_not_called_apart) {
     const lierne_block plain = {.offset = 2, .ndims = 1, .count = {5}, .stride = {1}};
     const lierne_block again = {.offset = 6, .ndims = 1, .count = {3}, .stride = {0}};
+    const lierne_block far = {.offset = 7, .ndims = 1, .count = {3}, .stride = {0}};
     cr_expect(!lierne_blocks_apart(&plain, &again));
     cr_expect(!lierne_blocks_apart(&again, &plain));
+    cr_expect(lierne_blocks_apart(&plain, &far));
+    cr_expect(lierne_blocks_apart(&far, &plain));
 }

@@ -7,6 +7,7 @@
 #include "unit/expect.h"
 
 #include "backend/oob/oob_context.h"
+#include "lierne/window.h"
 
 #include <criterion/criterion.h>
 
@@ -233,6 +234,28 @@ Test(oob, without_send_and_receive_nothing_moves_between_nodes) {
     shared_state b = {.words = 5};
     setenv("LIERNE_TRANSPORTS", "oob", 1);
     run(OOB_GATHER_ONLY, 3, 120, &b, plan_without_messages);
+}
+
+/* A window has the ranks of a node. */
+static void look_at_node(lierne_context *context, void *shared) {
+    shared_state *b = shared;
+    const lierne_window_spec spec = {.size = sizeof spec, .bytes = 8};
+    int first = lierne_context_get_rank(context) / 2 * 2;
+    lierne_window *window = NULL;
+    NOTE(b, lierne_window_create(&window, context, &spec) == LIERNE_OK);
+    const int *ranks = lierne_window_get_ranks(window);
+    NOTE(b, lierne_window_get_size(window) == 2 && ranks[0] == first && ranks[1] == first + 1);
+    NOTE(b, lierne_window_destroy(window) == LIERNE_OK);
+}
+
+Test(oob, nodes_have_any_numbers) {
+    const int nodes[] = {8, 8, 3, 3, 5, 5};
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .nodes = nodes};
+    for (int way = 0; way < OOB_WAYS; way++) {
+        shared_state b = {0};
+        oob_ranks_run((oob_way)way, 6, &spec, look_at_node, &b);
+        cr_assert_eq(b.faults.wrong, 0, "way %d: %s", way, b.faults.message);
+    }
 }
 
 Test(oob, without_send_and_receive_ranks_of_a_node_share_memory) {

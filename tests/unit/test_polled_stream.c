@@ -3,7 +3,9 @@
  * few times. A transport that is not made for such memory gets only what travels, in host memory;
  * one that is gets the buffers. */
 #include "backend/sim/sim_transport.h"
+#include "backend/sim/sim_world.h"
 #include "collectives.h"
+#include "layouts.h"
 #include "runtime/context/context.h"
 #include "tasks.h"
 #include "unit/expect.h"
@@ -19,9 +21,11 @@ enum { RANKS = 3, COUNT = 700, ARENA = 1 << 21 };
 static char *arena;
 static size_t used;
 static int launches;
+static bool touchable; /* by the host: calls need no stream then */
 
 static void protect(bool hidden) {
-    cr_assert_eq(mprotect(arena, ARENA, hidden ? PROT_NONE : PROT_READ | PROT_WRITE), 0);
+    int allowed = hidden && !touchable ? PROT_NONE : PROT_READ | PROT_WRITE;
+    cr_assert_eq(mprotect(arena, ARENA, allowed), 0);
 }
 
 static lierne_status alloc(void **out, size_t bytes) {
@@ -86,8 +90,9 @@ static void open_world(world *w, bool aware, bool two_shot) {
     memory.alloc = alloc;
     memory.free = release;
     memory.launch = launch;
+    memory.alloc_host = touchable ? NULL : memory.alloc_host;
     driver = test_device_driver;
-    driver.required = true;
+    driver.required = !touchable;
     transport = lierne_sim_transport;
     if (aware) {
         transport.post = post_device;
@@ -119,14 +124,15 @@ static void close_world(world *w) {
     munmap(arena, ARENA);
 }
 
-static void run(world *w, bool adjoint) {
+static void run(world *w, bool adjoint, bool on_stream) {
     static char streams[RANKS];
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
         lierne_status (*begin)(lierne_request **, lierne_plan *, void *, const void *, void *) =
             adjoint ? lierne_plan_adjoint_begin : lierne_plan_forward_begin;
-        cr_assert_eq(begin(&requests[r], w->plans[r], w->out[r], w->in[r], &streams[r]), LIERNE_OK,
-                     "%s", lierne_last_error());
+        cr_assert_eq(begin(&requests[r], w->plans[r], w->out[r], w->in[r],
+                           on_stream ? &streams[r] : NULL),
+                     LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = RANKS; r-- > 0;) {
         assert_ok(lierne_request_end(requests[r]));
@@ -154,7 +160,7 @@ static void run_all(bool aware, bool two_shot) {
     expect_host_bytes(&w, !aware);
     launches = 0;
     for (int call = 0; call < 5; call++) {
-        run(&w, call % 2 == 1);
+        run(&w, call % 2 == 1, true);
     }
     cr_assert_gt(launches, 5 * RANKS - 1);
     close_world(&w);
@@ -199,4 +205,82 @@ Test(polled_stream, a_stream_that_hangs_or_fails_is_an_error) {
                         "messages within 2 s");
         close_world(&w);
     }
+}
+
+/* Whatever the call before it has launched. */
+Test(polled_stream, a_call_without_a_stream_waits_for_none) {
+    world w;
+    touchable = true;
+    open_world(&w, false, false);
+    run(&w, false, true);
+    driver.event_query = never;
+    run(&w, false, false);
+    close_world(&w);
+}
+
+enum { NODES = 4, SEGMENT = 8, TOKENS = NODES * SEGMENT };
+
+static bool reaches_neighbour(void *self, int peer) {
+    return peer == (((const lierne_sim_rank *)self)->rank ^ 1);
+}
+
+/* A part of each segment on every rank, or a segment on each. */
+static lierne_layout *layout_of_segments(bool whole) {
+    static const int64_t cu[NODES + 1] = {0, SEGMENT, 2 * SEGMENT, 3 * SEGMENT, TOKENS};
+    static const int32_t owner[NODES] = {0, 1, 2, 3};
+    const lierne_segments segments = {.size = sizeof segments,
+                                      .nsegments = NODES,
+                                      .cu_seqlens = cu};
+    const lierne_packing packing = {.size = sizeof packing, .owner = whole ? owner : NULL};
+    const mesh dims = {.ndims = 1, .names = {"r"}, .sizes = {NODES}};
+    lierne_grid *grid = mesh_grid(&dims, NODES);
+    lierne_layout *layout =
+        layout_packed(grid, &segments, &packing,
+                      whole ? LIERNE_PLACEMENT_SHARD_SEGMENTS : LIERNE_PLACEMENT_SEGMENT_SHARD, 1);
+    lierne_grid_destroy(grid);
+    return layout;
+}
+
+static void move_segments(lierne_plan *const *plans) {
+    enum { PART = SEGMENT / NODES };
+    static char streams[NODES];
+    int64_t in[NODES][SEGMENT], out[NODES][SEGMENT];
+    lierne_request *requests[NODES];
+    for (int r = 0; r < NODES; r++) {
+        for (int i = 0; i < SEGMENT; i++) {
+            in[r][i] = i / PART * SEGMENT + r * PART + i % PART;
+        }
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], &streams[r]));
+    }
+    for (int r = 0; r < NODES; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+        for (int i = 0; i < SEGMENT; i++) {
+            cr_expect_eq(out[r][i], r * SEGMENT + i);
+        }
+    }
+}
+
+/* Slots of messages of other lengths in every call are in either memory. */
+Test(polled_stream, segments_over_a_transport_for_the_device_and_another) {
+    lierne_layout *src = layout_of_segments(false), *dst = layout_of_segments(true);
+    const lierne_redistribute_spec spec = {
+        .size = sizeof spec, .src = src, .dst = dst, .max_segments = NODES, .max_rows = SEGMENT};
+    lierne_transport near = lierne_sim_transport;
+    lierne_plan *plans[NODES];
+    lierne_sim *sim;
+    near.reaches = reaches_neighbour;
+    assert_ok(lierne_sim_create(&sim, NODES, NULL));
+    for (int r = 0; r < NODES; r++) {
+        lierne_context *c = lierne_sim_get_context(sim, r);
+        c->memory = &test_device_memory;
+        c->stream_driver = &test_device_driver;
+        c->carriers[0].transport = &near;
+        c->carriers[0].takes = "device";
+        lierne_context_add_transport(c, &lierne_sim_transport, c->carriers[0].self, NULL);
+        assert_ok(lierne_plan_create_redistribute(&plans[r], c, &spec));
+    }
+    move_segments(plans);
+    assert_ok(lierne_sim_destroy_all(sim));
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
 }

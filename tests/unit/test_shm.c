@@ -228,15 +228,16 @@ static void use_memory(lierne_context *context) {
 Test(shm, memory_of_a_context_without_shm) {
     lierne_context *self;
     lierne_sim *sim;
-    void *memory;
+    void *memory, *more;
     size_t before = lierne_mem_live();
     assert_ok(lierne_context_create_self(&self, NULL));
     assert_ok(lierne_sim_create(&sim, 2, NULL));
     use_memory(self);
     use_memory(lierne_sim_get_context(sim, 1));
     assert_ok(lierne_context_alloc(&memory, self, 1));
+    assert_ok(lierne_context_alloc(&more, self, 1));
     assert_error(lierne_context_destroy(self), LIERNE_ERR_INVALID,
-                 "lierne_context_destroy: 1 buffers");
+                 "lierne_context_destroy: 2 buffers");
     assert_ok(lierne_context_destroy_all(self));
     assert_ok(lierne_context_alloc(&memory, lierne_sim_get_context(sim, 1), 1));
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);

@@ -255,6 +255,15 @@ Test(simd, sums_past_the_cache) {
     }
 }
 
+/* Two vectors of 32 bytes are enough. */
+Test(simd, rows_have_kernels_from_their_length_on) {
+    bool has = lierne_simd_add_rows(LIERNE_DTYPE_F32, 1000) != NULL;
+    cr_expect_eq(lierne_simd_add_rows(LIERNE_DTYPE_F32, 16) != NULL, has);
+    cr_expect_eq(lierne_simd_add_rows(LIERNE_DTYPE_F64, 8) != NULL, has);
+    cr_expect(!lierne_simd_add_rows(LIERNE_DTYPE_F32, 15));
+    cr_expect(!lierne_simd_add_rows(LIERNE_DTYPE_F64, 7));
+}
+
 /* Maxima and minima have loops in C only, and a sum of another type has no kernel. */
 Test(simd, only_sums_of_short_floats_have_kernels) {
     static const lierne_dtype others[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_I64, LIERNE_DTYPE_I32,

@@ -275,6 +275,20 @@ Test(tasks, work_that_depends_is_launched_later) {
     lierne_program_destroy(&p);
 }
 
+/* Pieces are as long as the blocks of their own work allow, also where the lists of a program that
+ * was cleared have others behind them. */
+Test(tasks, work_of_other_alignment_leaves_pieces_as_they_are) {
+    lierne_program p = {0};
+    assert_ok(lierne_program_open(&p));
+    add_range(&p, 1, 0, 0, 0);
+    add_range(&p, 1, 65, 0, 65);
+    cr_assert_eq(p.tasks.at[1].unit, 4);
+    lierne_program_clear(&p);
+    add_range(&p, 1, 0, 0, 0);
+    cr_assert_eq(p.tasks.at[0].unit, 16);
+    lierne_program_destroy(&p);
+}
+
 /* Tiles of several tasks of one launch, all longer than a tile. */
 Test(tasks, long_tasks_share_a_launch) {
     enum { N = 40000 };

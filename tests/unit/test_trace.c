@@ -381,6 +381,25 @@ Test(trace, a_file_without_a_first_line_gets_events) {
     cr_expect(remove(path) == 0 && rmdir(folder) == 0);
 }
 
+/* What such a path begins with may be the path of another file. */
+Test(trace, a_path_that_is_too_long_is_an_error) {
+    enum { MOST = 4096 }; /* with the NUL */
+    char path[MOST + 8];
+    cr_assert(mkdtemp(folder));
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    strcpy(path + MOST - 4, "run");
+    FILE *file = fopen(path, "w+");
+    cr_assert(file);
+    strcpy(path + MOST - 4, "runs.json");
+    setenv("LIERNE_TRACE", path, 1);
+    cr_expect_eq(lierne_trace_append(write_event, NULL, "runs", 3, 7), LIERNE_ERR_IO);
+    cr_expect_eq(fgetc(file), EOF, "the event is in another file");
+    fclose(file);
+    path[MOST - 1] = '\0';
+    cr_expect(remove(path) == 0 && rmdir(folder) == 0);
+}
+
 Test(trace, microseconds_have_all_their_decimals) {
     static const struct {
         int64_t nanoseconds;

@@ -9,7 +9,9 @@
 #include "backend/sim/sim_transport.h"
 #include "base/base.h"
 #include "bridge_plan.h"
+#include "collectives.h"
 #include "runtime/context/context.h"
+#include "runtime/memory/host.h"
 #include "transports.h"
 #include "unit/expect.h"
 
@@ -138,6 +140,67 @@ Test(transports, the_dump_says_what_serves_whom) {
     }
     close_world(w);
     free(w);
+}
+
+/* The root of a broadcast waits for nobody before its end. */
+static void expect_stage(lierne_collective_algorithm algorithm, const char *text) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.05};
+    lierne_broadcast_spec broadcast = broadcast_of(6, LIERNE_DTYPE_F32);
+    float in[6] = {1, 2, 3, 4, 5, 6}, out[6];
+    lierne_sim *sim;
+    lierne_plan *plans[2];
+    broadcast.algorithm = algorithm;
+    assert_ok(lierne_sim_create(&sim, 2, &spec));
+    test_transports *t = test_transports_attach(sim, 2, (test_pairs){.exposed = 7});
+    for (int r = 0; r < 2; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        assert_ok(lierne_plan_create_broadcast(&plans[r], context, &broadcast));
+    }
+    assert_error(lierne_plan_forward(plans[0], out, in, NULL), LIERNE_ERR_TIMEOUT, text);
+    assert_ok(lierne_sim_destroy_all(sim));
+    test_transports_destroy(t);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+Test(transports, a_sender_whose_messages_nobody_reads_is_in_its_last_stage) {
+    expect_stage(LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT, "stage 0 of 1: 1 of 1 messages missing");
+    expect_stage(LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT, "stage 1 of 2: 2 of 2 messages missing");
+}
+
+static size_t announced;
+
+static void note_bytes(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
+                       size_t nto, const void *from, const lierne_block *from_blocks,
+                       size_t nfrom) {
+    announced = whole;
+    lierne_host_copy_blocks(whole, size, to, to_blocks, nto, from, from_blocks, nfrom);
+}
+
+/* Copies past the cache pay where much arrives. */
+Test(transports, a_copy_is_told_what_arrives_in_its_stage) {
+    const lierne_all_gather_spec spec = all_gather_of(5, LIERNE_DTYPE_F64);
+    lierne_memory memory = lierne_host_memory;
+    double in[5] = {1, 2, 3, 4, 5}, out[RANKS][5 * RANKS];
+    lierne_request *requests[RANKS];
+    lierne_plan *plans[RANKS];
+    lierne_sim *sim;
+    memory.copy_blocks = note_bytes;
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    test_transports *t = test_transports_attach(sim, RANKS, (test_pairs){.exposed = 7});
+    for (int r = 0; r < RANKS; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        context->memory = &memory;
+        assert_ok(lierne_plan_create_all_gather(&plans[r], context, &spec));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in, NULL));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(lierne_request_end(requests[r]));
+    }
+    cr_assert_eq(announced, (RANKS - 1) * sizeof in);
+    assert_ok(lierne_sim_destroy_all(sim));
+    cr_assert(test_transports_destroy(t));
 }
 
 /* Only the transports of the tests, which do not serve every pair. */

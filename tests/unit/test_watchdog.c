@@ -131,9 +131,11 @@ static void abort_device(void *self) {
     pass(1000000);
 }
 
-static lierne_status check_nothing(void *self) {
+static atomic_bool faulty; /* the transport */
+
+static lierne_status check_transport(void *self) {
     (void)self;
-    return LIERNE_OK;
+    return faulty ? LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "the network is broken") : LIERNE_OK;
 }
 
 static int ended_by_none(void *self) {
@@ -141,7 +143,7 @@ static int ended_by_none(void *self) {
     return -1;
 }
 
-static const lierne_transport_watched watched = {.check = check_nothing,
+static const lierne_transport_watched watched = {.check = check_transport,
                                                  .abort = abort_device,
                                                  .ended_by = ended_by_none};
 
@@ -319,5 +321,19 @@ Test(watchdog, destroying_waits_for_the_stream) {
     assert_ok(lierne_plan_destroy(plan));
     cr_assert_eq(passed, 1000000, "freed while the stream worked on it");
     pthread_join(thread, NULL);
+    assert_ok(lierne_context_destroy(context));
+}
+
+/* A transport may have ended the last call, so that the stream has passed it. */
+Test(watchdog, an_error_of_the_last_call_is_found_though_the_plan_is_destroyed) {
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, 30);
+    call_device(plan);
+    assert_ok(lierne_context_get_status(context));
+    sleep_for(0.01); /* the watchdog has seen the call */
+    faulty = true;
+    pass(recorded);
+    assert_ok(lierne_plan_destroy(plan));
+    assert_error(lierne_context_get_status(context), LIERNE_ERR_TRANSPORT, "the network is broken");
     assert_ok(lierne_context_destroy(context));
 }
