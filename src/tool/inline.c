@@ -131,10 +131,9 @@ int tool_inline_load(char **argv, const tool_inline *given, bool quiet, lierne_c
     if (memory) {
         print(memory, &src, &dst, &tensor, given->dtype ? given->dtype : "bf16");
     }
-    if (!memory || fclose(memory) != 0) {
-        return tool_usage(argv, "no memory for the configuration");
-    }
-    status = tool_load_text(argv, text, length, quiet, out);
+    bool whole = memory && fclose(memory) == 0;
+    status = whole ? tool_load_text(argv, text, length, quiet, out)
+                   : tool_usage(argv, "no memory for the configuration");
     free(text);
     return status;
 }

@@ -57,11 +57,11 @@ static void print_help(FILE *out) {
           out);
 }
 
-/* Standard output may be a full disk: a failed write must not count as success. Nor must output
- * without the parts that there was no memory for. */
+/* Standard output may be a full disk: a failed write must not count as success. Nor must what
+ * lacks the parts that there was no memory for. */
 static int finish(int status) {
     if (tool_lacks_memory()) {
-        fprintf(stderr, "lierne: no memory: what is printed is not whole\n");
+        fprintf(stderr, "lierne: no memory: what is read or printed is not whole\n");
         status = TOOL_USAGE;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -133,5 +133,6 @@ int main(int argc, char **argv) {
         return TOOL_USAGE;
     }
     argv[1] = (char *)command->called;
+    tool_watch_json();
     return finish(command->run(argc - 1, argv + 1));
 }

@@ -2,6 +2,7 @@
  * its end that something is missing. */
 #include "tool.h"
 
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,18 @@ void tool_lack_memory(void) {
 
 bool tool_lacks_memory(void) {
     return lacking;
+}
+
+static void *allocate(size_t bytes) {
+    void *block = malloc(bytes);
+    if (!block) {
+        tool_lack_memory();
+    }
+    return block;
+}
+
+void tool_watch_json(void) {
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = allocate, .free_fn = free});
 }
 
 typedef struct growing {

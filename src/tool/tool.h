@@ -86,6 +86,9 @@ FILE *tool_open_text(char **text, size_t *length);
  * at its end, and its exit status is TOOL_USAGE. */
 void tool_lack_memory(void);
 bool tool_lacks_memory(void);
+/* From here on a JSON text that there is no memory for counts as a part that is lacking: cJSON only
+ * says that it is not valid. */
+void tool_watch_json(void);
 
 /* Seconds of a clock that never goes back. */
 double tool_now(void);

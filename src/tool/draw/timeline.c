@@ -145,7 +145,7 @@ static bool add_event(trace *t, const cJSON *event) {
     return l && (named || add_bar(t, event, (bar){.rank = rank, .queue = queue}));
 }
 
-/* Events stand one a line, with brackets and commas around them. */
+/* Events stand one a line, with brackets and commas around them. False: no memory. */
 static bool read_events(trace *t, FILE *file) {
     char *line = NULL;
     size_t size = 0;
@@ -157,7 +157,7 @@ static bool read_events(trace *t, FILE *file) {
         cJSON_Delete(event);
     }
     free(line);
-    return ok;
+    return ok && (feof(file) || ferror(file)); /* else there was no memory for the line */
 }
 
 static int read_trace(trace *t, const char *path) {

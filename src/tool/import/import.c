@@ -119,10 +119,9 @@ static int write_world(import_world *world, const char *format) {
     if (memory) {
         print_world(memory, world, format);
     }
-    if (!memory || fclose(memory) != 0) {
-        return tool_usage(world->argv, "no memory for the configuration");
-    }
-    int status = check_and_print(world, text, length);
+    bool whole = memory && fclose(memory) == 0;
+    int status = whole ? check_and_print(world, text, length)
+                       : tool_usage(world->argv, "no memory for the configuration");
     free(text);
     return status;
 }
