@@ -44,7 +44,8 @@ typedef struct set_world {
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* Bits that differ between elements and directions; of no element zeros. */
+/* Bits that differ between elements and directions, so that what forward has read is wrong where
+ * the adjoint does not write; of no element zeros. */
 static void write_element(char *to, size_t size, int64_t element, int direction) {
     uint64_t x = (uint64_t)element << 1 ^ (uint64_t)direction ^ UINT64_C(0x9e3779b97f4a7c15);
     if (element == ZERO) {
@@ -293,11 +294,6 @@ static int simulate_dtype(set_world *w) {
     status = status < 0 ? open_elements(w) : status;
     status = status < 0 ? open_ranks(w) : status;
     status = status < 0 ? move_all(w, FORWARD) : status;
-    for (int r = 0; r < w->file->world && status < 0; r++) { /* what forward read is written now */
-        int64_t elements;
-        lierne_plan_get_elements(&elements, NULL, w->plans[r], LIERNE_DIRECTION_FORWARD);
-        memset(w->buffers[0][r], NOTHING, (size_t)elements * lierne_dtype_size(w->dtype));
-    }
     status = status < 0 && !w->shared ? move_all(w, ADJOINT) : status;
     close_world(w);
     return status;
