@@ -38,6 +38,12 @@ $(B)/unit $(B)/golden $(IPC_TESTS): private WRAPS := $(STREAM_WRAPS)
 docs/errors.md: $(B)/tests/errors_md
 	$(Q)$< > $@
 
+# The command with faults.
+WRONG    := $(B)/tests/cli/wrong
+$(WRONG): $(WRONG).o $(call obj,$(TOOL_SRC)) $(LIB)
+	$(LINK)
+$(WRONG): private WRAPS := $(call wraps,plan_forward_begin plan_adjoint_begin request_end)
+
 # Under mpirun; timeout brings a clock of its own.
 MPI_TESTS := $(if $(HAVE_MPI),$(call programs,tests/mpi/*.c))
 MPI_PARTS := $(B)/tests/mpi/parts.a
@@ -122,7 +128,7 @@ EXAMPLES := $(patsubst %.c,$(B)/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(
 $(EXAMPLES): %: %.o $(MPILIB) $(LIB)
 	$(LINK)
 
-TESTS    := $(B)/unit $(B)/golden $(PLAIN) $(MPI_TESTS) $(LAUNCHED) $(NCCL_TESTS) $(GPU_TESTS) \
+TESTS    := $(B)/unit $(B)/golden $(PLAIN) $(WRONG) $(MPI_TESTS) $(LAUNCHED) $(NCCL_TESTS) $(GPU_TESTS) \
 	$(GPU_LAUNCHED) $(GPU_MPI) $(EMULATED_PROGRAMS) $(EMULATED_KERNELS) $(EMULATED_PYTHON) $(MPI_BENCH) \
 	$(SELF_BENCH) $(GPU_BENCH) $(EXAMPLES)
 TEST_OBJ := $(call obj,$(call files,tests/unit/*.c tests/golden/*.c)) $(EMULATED_GPU:=.o) \

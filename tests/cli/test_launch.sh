@@ -117,6 +117,26 @@ gone() {
     verdict "$([ -z "$left" ] && echo 0 || echo 1)" "$1: ranks are left: $left"
 }
 
+# Ranks that have failed leave the others time to end: here rank 0, whose message nobody reads yet.
+mkfifo "$work/fifo"
+exec 3<>"$work/fifo"
+dd if=/dev/zero of="$work/fifo" bs=4096 count=1000 oflag=nonblock 2>/dev/null # as much as there is room for
+LIERNE_TRANSPORTS=none timeout -k 5 60 "$work/lierne" run $file -b $bridge --launch 8 >"$work/out" 2>&3 &
+deadline=$((SECONDS + 30)) alone=0
+until [ $alone = 3 ] || [ $SECONDS -gt $deadline ] || ! kill -0 $! 2>/dev/null; do
+    sleep 0.02
+    launcher=$(pgrep -P $!)
+    [ "$(pgrep -c -P "${launcher:-1}")" = 1 ] && alone=$((alone + 1)) || alone=0
+done
+exec 4<"$work/fifo" 3>&-
+tr -d '\0' <&4 >"$work/err"
+exec 4<&-
+wait $!
+status=$?
+[ $status = 1 ] && [ $alone = 3 ]
+verdict $? "the last rank ends by itself: status $status, $alone times alone"
+says "the last rank ends by itself" "$work/err" "rank 0: "
+
 ranks=
 begin
 victim=$(cut -d' ' -f3 <<<"$ranks")
