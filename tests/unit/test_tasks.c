@@ -284,6 +284,7 @@ Test(tasks, work_of_other_alignment_leaves_pieces_as_they_are) {
     add_range(&p, 1, 65, 0, 65);
     cr_assert_eq(p.tasks.at[1].unit, 4);
     lierne_program_clear(&p);
+    assert_ok(lierne_program_open(&p));
     add_range(&p, 1, 0, 0, 0);
     cr_assert_eq(p.tasks.at[0].unit, 16);
     lierne_program_destroy(&p);
