@@ -82,6 +82,16 @@ Test(base, memory_is_counted_and_fails_on_request) {
     cr_assert_eq(lierne_alloc(&a, SIZE_MAX / 2, 4), LIERNE_ERR_NO_MEMORY);
 }
 
+Test(base, a_copy_of_a_text_is_as_long_as_it) {
+    char *text;
+    lierne_mem_fail_at(1);
+    assert_error(lierne_strdup(&text, "abc"), LIERNE_ERR_NO_MEMORY,
+                 "no memory for 4 items of 1 bytes");
+    assert_ok(lierne_strdup(&text, "abc"));
+    cr_assert_str_eq(text, "abc");
+    lierne_mem_free(text);
+}
+
 Test(base, memory_that_is_freed_is_the_systems_again) {
     struct mallinfo2 before = mallinfo2();
     char *a;

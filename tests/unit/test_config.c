@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 Test(config, reads_grids_and_views) {
     lierne_config *config = parse(full, LIERNE_OK);
@@ -320,6 +321,20 @@ Test(config, every_failed_allocation_is_reported) {
                      LIERNE_ERR_CONFIG),
                  30);
     cr_expect_gt(check_every_allocation("{\"a\":1,\"a\":2,\"a\":}", LIERNE_ERR_SYNTAX), 5);
+}
+
+/* One byte more than a text may have shows that there are too many. */
+Test(config, a_long_file_is_not_read_to_its_end) {
+    char path[] = "/tmp/lierne-config-XXXXXX";
+    int fd = mkstemp(path);
+    lierne_config *config;
+    cr_assert_eq(ftruncate(fd, 20 << 20), 0);
+    lierne_mem_fail_at(8); /* the last buffer: each is 4 times as long as the one before */
+    cr_expect_eq(lierne_config_read(&config, path), LIERNE_ERR_NO_MEMORY);
+    expect_says("no memory for 16777217 items of 1 bytes");
+    lierne_mem_fail_at(0);
+    close(fd);
+    remove(path);
 }
 
 /* A file that is read is read as a text is. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "ranks.h"
 #include "seeds.h"
 
@@ -359,4 +360,17 @@ Test(graph, remote_targets) {
         }
         cr_assert_eq(t.edge_target, cases[i].edge_target, "case %zu", i);
     }
+}
+
+/* What a plan keeps is there once. */
+Test(graph, no_memory_for_the_plan) {
+    const lierne_graph_spec spec = {.size = sizeof spec, .dtype = LIERNE_DTYPE_F32, .width = 1};
+    lierne_context *context;
+    lierne_plan *plan;
+    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    lierne_mem_fail_at(1);
+    cr_expect_eq(lierne_plan_create_graph(&plan, context, &spec), LIERNE_ERR_NO_MEMORY);
+    lierne_mem_fail_at(0);
+    cr_expect(strstr(lierne_last_error(), "no memory for 1 items of "), "%s", lierne_last_error());
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
 }
