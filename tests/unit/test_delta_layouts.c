@@ -3,9 +3,13 @@
 #include "unit/delta_steps.h"
 #include "unit/ranks.h"
 
+#include "lierne/collective.h"
+#include "runtime/context/context.h"
+
 #include "mesh.h"
 
 #include <criterion/criterion.h>
+#include <malloc.h>
 
 enum { WORLD = 4, ROWS = 6, COLUMNS = 5 };
 #define SHARD(a)                                                                                   \
@@ -114,4 +118,45 @@ Test(delta_layouts, copies_of_what_arrives_are_rejected) {
     bool rejected[2] = {false, false};
     ranks_run(2, NULL, create_delta, rejected);
     cr_expect(rejected[0] && rejected[1]);
+}
+
+/* Bytes of the process when both ranks have a plan, and when they have a delta, too. */
+typedef struct memory {
+    size_t bytes[2];
+    int64_t reported[2];
+} memory;
+
+static void note_memory(lierne_context *context, size_t *bytes) {
+    const lierne_field field = {.name = "test"};
+    lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL);
+    if (lierne_context_get_rank(context) == 0) {
+        struct mallinfo2 info = mallinfo2();
+        *bytes = info.uordblks + info.hblkhd;
+    }
+    lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL);
+}
+
+static void measure(lierne_context *context, void *shared) {
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = 500000,
+                                         .dtype = LIERNE_DTYPE_F32};
+    lierne_delta_report report = {.size = sizeof report};
+    memory *m = shared;
+    lierne_plan *plan = NULL;
+    lierne_delta *delta = NULL;
+    lierne_plan_create_all_gather(&plan, context, &spec);
+    note_memory(context, &m->bytes[0]);
+    lierne_delta_create(&delta, plan);
+    note_memory(context, &m->bytes[1]);
+    lierne_delta_get_report(&report, delta);
+    m->reported[lierne_context_get_rank(context)] = report.memory_bytes;
+    lierne_delta_destroy(delta);
+    lierne_plan_destroy(plan);
+}
+
+Test(delta_layouts, the_report_has_the_memory_of_a_delta) {
+    memory m = {.reported = {0}};
+    ranks_run(2, NULL, measure, &m);
+    int64_t reported = m.reported[0] + m.reported[1], more = (int64_t)(m.bytes[1] - m.bytes[0]);
+    cr_expect(more <= reported + reported / 20, "%lld, %lld", (long long)more, (long long)reported);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "plan/sparse/star_forest.h"
 #include "ranks.h"
 #include "seeds.h"
 
@@ -373,4 +374,32 @@ Test(graph, no_memory_for_the_plan) {
     lierne_mem_fail_at(0);
     cr_expect(strstr(lierne_last_error(), "no memory for 1 items of "), "%s", lierne_last_error());
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
+
+static size_t count_allocations(const int64_t *to, const int64_t *from, int64_t n) {
+    const lierne_row_sums sums = {.to = {LIERNE_BUFFER_OUT, 0, 1},
+                                  .nrows = 100,
+                                  .from = {LIERNE_BUFFER_IN, 0, 1},
+                                  .width = 1};
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    size_t k = 0;
+    while (status == LIERNE_ERR_NO_MEMORY) {
+        lierne_route *route;
+        lierne_stage *stage;
+        cr_assert_eq(lierne_route_create(&route, 0, 100, 100), LIERNE_OK);
+        cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+        lierne_mem_fail_at(++k);
+        status = lierne_star_forest_sums(route, &stage->sums, &sums, to, from, n);
+        lierne_mem_fail_at(0);
+        lierne_route_destroy(route);
+    }
+    cr_assert_eq(status, LIERNE_OK);
+    return k;
+}
+
+/* Rows that are distinct and ascend, and behind them their contributions, are what an operation
+ * lists: they need no table. */
+Test(graph, lists_of_an_operation_are_taken_as_they_are) {
+    const int64_t lists[] = {3, 40, 77, 5, 9, 2}, apart[] = {5, 9, 2};
+    cr_expect_lt(count_allocations(lists, lists + 3, 3), count_allocations(lists, apart, 3));
 }
