@@ -258,3 +258,41 @@ Test(balance, chunks_of_sums_have_the_bits_of_direct) {
                            .dtype = LIERNE_DTYPE_F64};
     compare_bits(c, LIERNE_DIRECTION_ADJOINT);
 }
+
+/* Of a rank that plans how 4 ranks get what they have halves of. */
+static size_t count_allocations(const int *nodes) {
+    const mesh dims = {.ndims = 2, .names = {"x", "y"}, .sizes = {2, 2}};
+    const int64_t shape = 12;
+    const lierne_placement from[2] = {{.kind = LIERNE_PLACEMENT_SHARD}, {.kind = 0}},
+                           to[2] = {{.kind = 0}, {.kind = 0}};
+    lierne_layout *src = layout_over(&dims, 4, LIERNE_DTYPE_F32, 1, &shape, from),
+                  *dst = layout_over(&dims, 4, LIERNE_DTYPE_F32, 1, &shape, to);
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = src,
+                                           .dst = dst,
+                                           .routing = LIERNE_ROUTING_BALANCED};
+    const lierne_context_spec context = {.size = sizeof context, .nodes = nodes};
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    size_t k = 0;
+    while (status == LIERNE_ERR_NO_MEMORY) {
+        lierne_sim *sim;
+        lierne_plan *plan;
+        assert_ok(lierne_sim_create(&sim, 4, &context));
+        lierne_mem_fail_at(++k);
+        status = lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 0), &spec);
+        lierne_mem_fail_at(0);
+        lierne_plan_destroy(plan);
+        assert_ok(lierne_sim_destroy(sim));
+    }
+    cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    return k;
+}
+
+/* Without a sum nothing is divided a second time, as in a world whose nodes are known. */
+Test(balance, copies_are_divided_once) {
+    static const int nodes[4] = {0, 0, 0, 0};
+    size_t without = count_allocations(NULL), with = count_allocations(nodes);
+    cr_expect_leq(without, with, "%zu, %zu", without, with);
+}
