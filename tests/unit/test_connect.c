@@ -326,34 +326,49 @@ Test(connect, a_rank_that_cannot_connect_fails_the_plan_on_all) {
     }
 }
 
+/* Both directions of two ranks. */
+typedef struct ends {
+    lierne_route *routes[2];
+    lierne_execution *executions[2];
+} ends;
+
 /* Rank 0 sends two messages, of which rank 1 expects one. */
-static void connect_routes(lierne_context *context, void *shared) {
-    bool *found = shared;
+static void open_ends(ends *x, lierne_context *context) {
     int rank = lierne_context_get_rank(context);
-    lierne_route *routes[2] = {NULL};
-    lierne_execution *e[2];
-    lierne_connection *connection = NULL;
     lierne_stage *stage;
     for (int d = 0; d < 2; d++) {
-        lierne_route_create(&routes[d], rank, 8, 8);
-        lierne_route_add_stage(routes[d], &stage);
-        routes[d]->dtype = LIERNE_DTYPE_F32;
+        lierne_route_create(&x->routes[d], rank, 8, 8);
+        lierne_route_add_stage(x->routes[d], &stage);
+        x->routes[d]->dtype = LIERNE_DTYPE_F32;
         for (int i = 0; d == 0 && i < 2 - rank; i++) {
             lierne_messages_put(rank ? &stage->recvs : &stage->sends, 1 - rank,
                                 rank ? LIERNE_BUFFER_OUT : LIERNE_BUFFER_IN,
                                 lierne_block_range(4 * i, 4));
         }
-        lierne_execution_create(&e[d], context, NULL, (const lierne_route *const *)&routes[d], 1, 1,
-                                "messages", NULL, NULL);
+        const lierne_route *route = x->routes[d];
+        lierne_execution_create(&x->executions[d], context, NULL, &route, 1, 1, "messages", NULL,
+                                NULL);
     }
-    found[rank] = lierne_connection_create(&connection, context, e, 1) == LIERNE_OK &&
-                  lierne_connection_establish(connection) == LIERNE_ERR_TRANSPORT &&
-                  strstr(lierne_error_text(), "describes other messages");
-    lierne_execution_destroy(e[0]);
-    lierne_execution_destroy(e[1]);
+}
+
+static void close_ends(ends *x) {
+    for (int d = 0; d < 2; d++) {
+        lierne_execution_destroy(x->executions[d]);
+        lierne_route_destroy(x->routes[d]);
+    }
+}
+
+static void connect_ends(lierne_context *context, void *shared) {
+    bool *found = shared;
+    lierne_connection *connection = NULL;
+    ends x;
+    open_ends(&x, context);
+    found[lierne_context_get_rank(context)] =
+        lierne_connection_create(&connection, context, x.executions, 1) == LIERNE_OK &&
+        lierne_connection_establish(connection) == LIERNE_ERR_TRANSPORT &&
+        strstr(lierne_error_text(), "describes other messages");
+    close_ends(&x);
     lierne_connection_destroy(connection);
-    lierne_route_destroy(routes[0]);
-    lierne_route_destroy(routes[1]);
 }
 
 Test(connect, a_message_more_than_the_other_end_has_is_an_error) {
@@ -362,8 +377,37 @@ Test(connect, a_message_more_than_the_other_end_has_is_an_error) {
     lierne_sim *sim;
     assert_ok(lierne_sim_create(&sim, 2, &spec));
     test_transports *t = test_transports_attach(sim, 2, (test_pairs){.connected = 7});
-    rank_threads(sim, 2, connect_routes, found);
+    rank_threads(sim, 2, connect_ends, found);
     cr_expect(found[0] && found[1]);
+    assert_ok(lierne_sim_destroy(sim));
+    test_transports_destroy(t);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+/* What is described is one control message to a peer. */
+Test(connect, running_out_of_memory_while_describing_leaves_nothing) {
+    char said[64];
+    bool found = false;
+    lierne_connection *connection = NULL;
+    lierne_sim *sim;
+    ends x;
+    snprintf(said, sizeof said, "no memory for 1 items of %zu bytes",
+             sizeof(lierne_control_message));
+    assert_ok(lierne_sim_create(&sim, 2, NULL));
+    test_transports *t = test_transports_attach(sim, 2, (test_pairs){.connected = 7});
+    open_ends(&x, lierne_sim_get_context(sim, 0));
+    size_t live = lierne_mem_live();
+    for (size_t k = 1; !connection; k++) {
+        lierne_mem_fail_at(k);
+        lierne_status status =
+            lierne_connection_create(&connection, lierne_sim_get_context(sim, 0), x.executions, 1);
+        lierne_mem_fail_at(0);
+        cr_assert(connection || (status == LIERNE_ERR_NO_MEMORY && lierne_mem_live() == live));
+        found |= !connection && strcmp(lierne_error_text(), said) == 0;
+    }
+    cr_expect(found);
+    close_ends(&x);
+    lierne_connection_destroy(connection);
     assert_ok(lierne_sim_destroy(sim));
     test_transports_destroy(t);
     cr_assert_eq(lierne_mem_live(), 0);

@@ -5,10 +5,12 @@
 #include "backend/shm/shm_cursor.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "runtime/execute/shared_output.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -243,4 +245,29 @@ Test(shm, memory_of_a_context_without_shm) {
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
     assert_ok(lierne_sim_destroy_all(sim));
     cr_assert_eq(lierne_mem_live(), before);
+}
+
+/* An output of a rank alone, or where no memory is shared. */
+Test(shm, an_output_without_memory_says_how_much_it_needs) {
+    enum { BYTES = 12345 };
+    const int rank = 0;
+    char said[64];
+    bool found = false;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    lierne_context *self;
+    snprintf(said, sizeof said, "no memory for %d items of 1 bytes", BYTES);
+    assert_ok(lierne_context_create_self(&self, NULL));
+    size_t live = lierne_mem_live();
+    for (size_t k = 1; status != LIERNE_OK; k++) {
+        lierne_shared_output *output = NULL;
+        lierne_mem_fail_at(k);
+        status = lierne_shared_output_create(&output, self, BYTES, &rank, 1);
+        lierne_mem_fail_at(0);
+        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY);
+        found |= status != LIERNE_OK && strcmp(lierne_error_text(), said) == 0;
+        lierne_shared_output_destroy(output, true);
+        cr_assert_eq(lierne_mem_live(), live);
+    }
+    cr_expect(found);
+    assert_ok(lierne_context_destroy(self));
 }
