@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANKS = 3, TENSORS = 12, SHARD = 300000 };
@@ -346,4 +348,23 @@ Test(hang_report, a_process_is_known_by_its_start_in_its_space) {
     cr_assert_eq(lierne_process_find(space, process, start), LIERNE_PROCESS_RUNS);
     cr_assert_eq(lierne_process_find(space, process, start + 1), LIERNE_PROCESS_ENDED);
     cr_assert_eq(lierne_process_find(space + 1, process, start), LIERNE_PROCESS_UNKNOWN);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    cr_assert_eq(lierne_process_find(space, (uint64_t)child, 0), LIERNE_PROCESS_ENDED);
+}
+
+/* It can read neither its boot nor its start. */
+Test(hang_report, a_process_that_may_open_no_file_is_in_no_space) {
+    uint64_t space = 1, process, start = 1;
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    lierne_process_describe(&space, &process, &start);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_expect(space == 0 && start == 0);
+    cr_expect_eq(process, (uint64_t)getpid());
 }

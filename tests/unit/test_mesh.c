@@ -40,8 +40,12 @@ static void arrive(const pair *p, const void *data, size_t bytes) {
     lierne_mesh_hooks.progress(p->mesh);
 }
 
+static void arrive_header_of(const pair *p, int tag, uint64_t bytes) {
+    arrive(p, &(lierne_mesh_header){.tag = tag, .bytes = bytes}, sizeof(lierne_mesh_header));
+}
+
 static void arrive_header(const pair *p, int tag) {
-    arrive(p, &(lierne_mesh_header){.tag = tag, .bytes = BYTES}, sizeof(lierne_mesh_header));
+    arrive_header_of(p, tag, BYTES);
 }
 
 static void *receive(const pair *p, void *data, int tag) {
@@ -72,6 +76,60 @@ Test(mesh, messages_arrive_in_parts_and_before_their_receives) {
         arrive(&p, second + HALF, HALF);
         expect_arrived(&p, request, late, second);
         expect_arrived(&p, receive(&p, early, OTHER), early, "the first of two");
+    }
+    close_pair(&p);
+}
+
+Test(mesh, a_header_arrives_in_two_pieces) {
+    enum { CUT = sizeof(lierne_mesh_header) / 2 };
+    const struct {
+        lierne_mesh_header header;
+        char data[BYTES];
+    } message = {{.tag = TAG, .bytes = BYTES}, "behind a header"};
+    char data[BYTES];
+    pair p;
+    open_pair(&p);
+    void *request = receive(&p, data, TAG);
+    arrive(&p, &message, CUT);
+    cr_expect_eq(p.calls.test(request, p.mesh), 1);
+    arrive(&p, (const char *)&message + CUT, sizeof message - CUT);
+    expect_arrived(&p, request, data, "behind a header");
+    close_pair(&p);
+}
+
+/* What is behind it cannot be told from the next header. */
+Test(mesh, a_message_of_another_length_ends_all_receives_from_its_rank) {
+    char data[2][BYTES];
+    pair p;
+    open_pair(&p);
+    void *requests[2] = {receive(&p, data[0], TAG), receive(&p, data[1], OTHER)};
+    arrive_header_of(&p, TAG, BYTES + 1);
+    for (int i = 0; i < 2; i++) {
+        lierne_set_error("another error");
+        assert_error(p.calls.test(requests[i], p.mesh), LIERNE_ERR_MISMATCH,
+                     "rank 0 expects 16 bytes from rank 1 and received 17");
+        cr_expect_eq(p.calls.free_request(requests[i], p.mesh), 0);
+    }
+    close_pair(&p);
+}
+
+/* As many as most calls need; also with messages that nobody received, which go with the mesh. */
+Test(mesh, receives_take_no_memory) {
+    char data[BYTES];
+    void *requests[12];
+    pair p;
+    open_pair(&p);
+    size_t before = lierne_mem_live();
+    for (int i = 0; i < 12; i++) {
+        requests[i] = receive(&p, data, i);
+    }
+    cr_expect_eq(lierne_mem_live(), before);
+    for (int i = 12; i < 14; i++) {
+        arrive_header(&p, i);
+        arrive(&p, "nobody receives", BYTES);
+    }
+    for (int i = 0; i < 12; i++) {
+        cr_expect_eq(p.calls.free_request(requests[i], p.mesh), 0);
     }
     close_pair(&p);
 }

@@ -6,11 +6,13 @@
 #include "unit/expect.h"
 
 #include "backend/node/mesh.h"
+#include "backend/oob/oob_state.h"
 #include "runtime/context/context.h"
 #include "runtime/control/processes.h"
 
 #include <criterion/criterion.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -227,10 +229,20 @@ Test(oob, a_function_that_fails) {
     cr_assert_eq(lierne_mem_live(), 0, "%zu", lierne_mem_live());
 }
 
+static int count_descriptors(void) {
+    int n = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory)) {
+        n++;
+    }
+    closedir(directory);
+    return n;
+}
+
 /* Before the ranks have met, the others can only miss it; they have met where it failed after all
  * that it had to give them. How many calls a rank makes depends on how long it waits. */
 Test(oob, a_function_that_fails_while_creating) {
-    int failures = 0;
+    int failures = 0, descriptors = count_descriptors();
     for (int k = 1; k < 12; k++) {
         actor actors[3] = {{.world = oob_world_create(3)}};
         oob_world_fail(actors[0].world, 1, k, -5);
@@ -248,7 +260,27 @@ Test(oob, a_function_that_fails_while_creating) {
                   "call %d: %d, %s", k, actors[0].status, actors[0].message);
     }
     cr_assert_gt(failures, 4);
+    cr_assert_eq(count_descriptors(), descriptors);
     cr_assert_eq(lierne_mem_live(), 0, "%zu", lierne_mem_live());
+}
+
+static bool count_looks(void *user, int peer) {
+    (void)peer;
+    ++*(int *)user;
+    return false;
+}
+
+/* 0.02 seconds apart, however often a rank polls. */
+Test(oob, peers_are_looked_at_now_and_then) {
+    int looks = 0;
+    const lierne_oob_hooks hooks = {.ended = count_looks};
+    lierne_oob_state state = {.world = 2, .timeout = 60, .hooks = &hooks, .calls.user = &looks};
+    double start = lierne_now();
+    lierne_oob_start_deadline(&state);
+    for (int i = 0; i < 1000; i++) {
+        assert_ok(lierne_oob_pause(&state, "waiting"));
+    }
+    cr_expect(looks > 0 && looks <= 2 + (lierne_now() - start) / 0.02, "%d looks", looks);
 }
 
 /* The process that a rank had may have ended, and another one have its id. */
@@ -311,6 +343,9 @@ Test(oob, invalid_specs) {
     bad = good, bad.context = &spec;
     cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     assert_says("timeout is -1");
+    const lierne_node_spec node = {.size = sizeof node, .rank = 1, .name = "without a world"};
+    assert_error(lierne_context_create_node(&context, &node), LIERNE_ERR_INVALID,
+                 "rank is 1 and world is 0: world must be at least 1, or both 0");
     oob_world_destroy(world);
     cr_assert_eq(lierne_mem_live(), 0);
 }

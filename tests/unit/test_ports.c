@@ -1,5 +1,7 @@
-/* Ports of ranks of several nodes: whether a rank is reached, and who is not heard. */
+/* Ports of ranks of several nodes: whether a rank is reached, and who is not heard; and the ranks
+ * that are left, over ports and in memory. */
 #include "runtime/control/ports.h"
+#include "runtime/control/processes.h"
 #include "runtime/control/reach.h"
 #include "runtime/control/remote.h"
 
@@ -19,7 +21,7 @@ typedef struct part {
     pthread_t thread;
     lierne_ports ports;
     const lierne_rank_info *infos;
-    int rank;
+    int rank, world;
     double timeout;
     lierne_status status;
     bool reached;
@@ -34,21 +36,25 @@ static void *meet(void *user) {
     part *p = user;
     const lierne_ports_ranks ranks = {.infos = p->infos,
                                       .rank = p->rank,
-                                      .world = RANKS,
+                                      .world = p->world,
                                       .timeout = p->timeout,
                                       .alive = all_alive};
     p->status = lierne_ports_meet(&p->ports, &ranks, &p->reached);
     return NULL;
 }
 
-static void open_ports(part *parts, lierne_rank_info *infos, const char *address) {
+static void open_some(part *parts, lierne_rank_info *infos, int n, const char *address) {
     setenv("LIERNE_ADDRESS", address, 1);
-    for (int r = 0; r < RANKS; r++) {
-        parts[r] = (part){.infos = infos, .rank = r, .timeout = 60};
+    for (int r = 0; r < n; r++) {
+        parts[r] = (part){.infos = infos, .rank = r, .world = n, .timeout = 60};
         infos[r] = (lierne_rank_info){.node = (uint64_t)r / 2, .rank = (uint64_t)r};
-        cr_assert_eq(lierne_ports_open(&parts[r].ports, &infos[r].address, RANKS), LIERNE_OK, "%s",
+        cr_assert_eq(lierne_ports_open(&parts[r].ports, &infos[r].address, n), LIERNE_OK, "%s",
                      lierne_last_error());
     }
+}
+
+static void open_ports(part *parts, lierne_rank_info *infos, const char *address) {
+    open_some(parts, infos, RANKS, address);
 }
 
 /* Ranks 0 and 1 are reached by rank 2, which is reached by rank 0. */
@@ -264,4 +270,61 @@ Test(ports, survivors_are_connected_once_all_of_them_are) {
         }
         cr_assert_eq(lierne_mem_live(), before);
     }
+}
+
+static void *list_all(void *user) {
+    part *p = user;
+    const lierne_members members = {.world = p->world, .count = p->world};
+    lierne_survivors s = {.ports = &p->ports,
+                          .members = &members,
+                          .rank = p->rank,
+                          .world = p->world};
+    meet(p);
+    cr_assert_eq(lierne_survivors_begin(&s, 30), LIERNE_OK);
+    p->status = lierne_survivors_list(&s);
+    p->reached = s.count == p->world;
+    lierne_survivors_decide(&s, p->status);
+    lierne_survivors_end(&s);
+    return NULL;
+}
+
+/* A list of them takes more than a byte. */
+Test(ports, nine_ranks_are_left) {
+    enum { WORLD = 9 };
+    part parts[WORLD];
+    lierne_rank_info infos[WORLD];
+    open_some(parts, infos, WORLD, "127.0.0.1");
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(pthread_create(&parts[r].thread, NULL, list_all, &parts[r]), 0);
+    }
+    for (int r = 0; r < WORLD; r++) {
+        pthread_join(parts[r].thread, NULL);
+        lierne_ports_close(&parts[r].ports);
+        cr_expect(parts[r].status == LIERNE_OK && parts[r].reached, "rank %d", r);
+    }
+}
+
+/* Rank 1 is alone in the first attempt; in the second one rank 0 is in the list, and says nothing.
+ */
+Test(ports, a_decision_waits_for_every_rank_of_its_list) {
+    const int flag[] = {0, 1}, watches[] = {LIERNE_NO_WATCH, LIERNE_NO_WATCH};
+    const lierne_members members = {.world = 2, .count = 2};
+    int opened = lierne_abort_flags_open(2, 0);
+    lierne_abort_flags *flags = lierne_abort_flags_map((uint64_t)getpid(), opened, 2, 0, 0);
+    lierne_survivors s = {.flags = flags,
+                          .flag = flag,
+                          .watches = watches,
+                          .members = &members,
+                          .rank = 1,
+                          .world = 2};
+    cr_assert_eq(lierne_survivors_begin(&s, 0.02), LIERNE_OK);
+    s.attempt = s.count = s.list[0] = 1;
+    cr_expect_eq(lierne_survivors_decide(&s, LIERNE_ERR_PEER_FAILED), LIERNE_ERR_PEER_FAILED);
+    s.attempt = s.count = 2;
+    s.list[0] = 0;
+    s.list[1] = 1;
+    cr_expect_eq(lierne_survivors_decide(&s, LIERNE_OK), LIERNE_ERR_TIMEOUT);
+    lierne_survivors_end(&s);
+    lierne_abort_flags_unmap(flags);
+    close(opened);
 }

@@ -2,7 +2,7 @@
  * the bell. tests/mpi/shm.c has the transport. */
 #include "backend/shm/bell.h"
 #include "backend/shm/pull.h"
-#include "backend/shm/shm_cursor.h"
+#include "backend/shm/shm_message.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "runtime/execute/shared_output.h"
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,6 +142,75 @@ Test(shm, another_process_maps_a_segment_only_by_its_token) {
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d",
               WEXITSTATUS(status));
     cr_assert_str_eq((char *)memory + 50, "answer");
+    lierne_segment_close(&own);
+}
+
+Test(shm, a_file_that_is_shorter_than_a_head_is_refused) {
+    int file = memfd_create("short", MFD_CLOEXEC);
+    const lierne_segment_name name = {(uint64_t)getpid(), (uint64_t)file, 0};
+    lierne_segment other;
+    assert_error(lierne_segment_attach(&other, name), LIERNE_ERR_UNSUPPORTED,
+                 "refuses to map the shared memory of process");
+    close(file);
+}
+
+/* Of a process without standard input. */
+Test(shm, a_segment_may_have_descriptor_0) {
+    lierne_segment s;
+    close(STDIN_FILENO);
+    assert_ok(lierne_segment_open(&s));
+    cr_expect_eq(s.name.descriptor, 0);
+    lierne_segment_close(&s);
+}
+
+Test(shm, areas_are_whole_cache_lines_and_go_with_their_batch) {
+    enum { BYTES = 10001 }; /* one is all of an arena, but for less than another one */
+    lierne_shm shm = {0};
+    lierne_shm_areas areas = {0};
+    uint64_t offset;
+    char *at;
+    assert_ok(lierne_segment_open(&shm.own));
+    for (int i = 0; i < 4; i++) {
+        assert_ok(lierne_shm_take_area(&shm, &areas, BYTES, &at, &offset));
+        assert_ok(lierne_shm_take_area(&shm, &areas, (size_t)i + 1, &at, &offset));
+        cr_expect_eq((uintptr_t)at % LIERNE_CACHE_LINE, 0);
+        cr_expect_eq(lierne_segment_address(&shm.own, offset, 1), at);
+    }
+    cr_expect_eq(shm.own.used.count, 4);
+    lierne_shm_drop_areas(&shm, &areas);
+    cr_expect_eq(shm.own.used.count, 0);
+    lierne_segment_close(&shm.own);
+}
+
+/* How far apart its runs lie, not where they begin, and in whole cache lines. */
+Test(shm, a_slot_is_sized_by_the_runs_of_its_message) {
+    enum { RUN = 256, LINES = 2 * LIERNE_CACHE_LINE };
+    const lierne_shm shm = {0};
+    size_t at;
+    lierne_shm_message message = {.nparts = 1, .at = &at, .bytes = 2 * RUN};
+    lierne_block block = {.ndims = 2, .offset = 1 << 20, .count = {2, RUN}, .stride = {2 * RUN, 1}};
+    const lierne_part part = {.size = 1, .blocks = &block, .nblocks = 1};
+    lierne_shm_size_slot(&shm, &message, &part);
+    cr_expect_not(message.apart);
+    block.stride[0] = 2 * LIERNE_FAR_APART;
+    lierne_shm_size_slot(&shm, &message, &part);
+    cr_expect(message.apart);
+    message.bytes = LINES;
+    block = lierne_block_range(0, LINES);
+    lierne_shm_size_slot(&shm, &message, &part);
+    cr_expect_eq(message.slot_bytes, LINES);
+}
+
+Test(shm, a_wait_sleeps_only_after_it_said_so) {
+    lierne_bell bell = {.spins = 3};
+    lierne_segment own;
+    assert_ok(lierne_segment_open(&own));
+    for (int i = 0; i < 3; i++) {
+        cr_expect_not(lierne_bell_wait(&bell, own.head));
+    }
+    while (!lierne_bell_wait(&bell, own.head)) {
+    }
+    cr_expect_eq(own.head->asleep, 1);
     lierne_segment_close(&own);
 }
 

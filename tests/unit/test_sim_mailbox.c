@@ -52,6 +52,11 @@ Test(sim_mailbox, taking_does_not_look_at_the_messages_of_others, .timeout = 10)
     for (int i = 0; i < SENDERS; i++) {
         put(&box, i, 5, (size_t)i);
     }
+    size_t used = 0;
+    for (size_t b = 0; b < box.nbuckets; b++) {
+        used += box.buckets[b].first != NULL;
+    }
+    cr_expect_gt(used, SENDERS * 6 / 10);
     for (int i = SENDERS - 1; i >= 0; i--) {
         expect(&box, i, 5, (size_t)i);
     }
