@@ -2,7 +2,7 @@
  * streams that carry out their work at once, and with threads as streams; and processes. Every
  * result against the same plan over sockets, bit by bit, repeated, with requests in flight; two
  * nodes; a rank that cannot map a window; a rank that never comes, one that fails, one whose
- * process ends; the steps one by one. Last line: N passed, N failed. */
+ * process ends. Last line: N passed, N failed. */
 #include "device_streams.h"
 #include "ipc.h"
 #include "layouts.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COUNT = 3001, BYTES = RANKS * COUNT * 8, OWNED = 50, REQUESTS = 3, KINDS = 5 };
+enum { COUNT = 3001, BYTES = RANKS * COUNT * 8, OWNED = 50, REQUESTS = 3, KINDS = 6 };
 
 static lierne_context *open_on(const int *nodes, int rank, int world, const char *name,
                                double timeout) {
@@ -21,15 +21,16 @@ static lierne_context *open_on(const int *nodes, int rank, int world, const char
     return open_rank(name, rank, world, &spec);
 }
 
-/* Long and contiguous, sums in both ways, and rows; with 3 requests where the plan allows it. */
+/* Long and contiguous, sums in both ways, rows, and a byte; with 3 requests where the plan allows
+ * it. */
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = COUNT,
                                         .dtype = LIERNE_DTYPE_F64,
                                         .max_inflight = REQUESTS};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
-                                           .count = COUNT,
-                                           .dtype = LIERNE_DTYPE_I32,
+                                           .count = kind == 5 ? 1 : COUNT,
+                                           .dtype = kind == 5 ? LIERNE_DTYPE_U8 : LIERNE_DTYPE_I32,
                                            .max_inflight = REQUESTS};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = COUNT,
@@ -38,10 +39,10 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
                                         .algorithm = kind == 2
                                                          ? LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT
                                                          : LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
-    return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
-           : kind == 1 ? lierne_plan_create_all_gather(plan, context, &gather)
-           : kind < 4  ? lierne_plan_create_all_reduce(plan, context, &sum)
-                       : plan_rows(plan, context, OWNED, COUNT / 3);
+    return kind == 0                ? lierne_plan_create_all_to_all(plan, context, &all)
+           : kind == 1 || kind == 5 ? lierne_plan_create_all_gather(plan, context, &gather)
+           : kind < 4               ? lierne_plan_create_all_reduce(plan, context, &sum)
+                                    : plan_rows(plan, context, OWNED, COUNT / 3);
 }
 
 /* No NaN in any dtype. */
@@ -143,6 +144,38 @@ static void run_coalesced(lierne_context *host, lierne_context *device, int rank
     free(b);
 }
 
+/* More messages in a phase than a step has flags: each tensor of a set is one to every rank. */
+static void run_set(lierne_context *device, int rank, void *stream) {
+    enum { TENSORS = LIERNE_IPC_FLAGS / (RANKS - 1) + 1, SHARD = 256 << 10 };
+    const mesh dims = {.ndims = 1, .names = {"dp"}, .sizes = {RANKS}};
+    const int64_t shape[] = {RANKS * SHARD};
+    const lierne_placement cut = {.kind = LIERNE_PLACEMENT_SHARD};
+    const lierne_placement whole = {.kind = LIERNE_PLACEMENT_REPLICATE};
+    lierne_layout *src = layout_over(&dims, RANKS, LIERNE_DTYPE_U8, 1, shape, &cut);
+    lierne_layout *dst = layout_over(&dims, RANKS, LIERNE_DTYPE_U8, 1, shape, &whole);
+    const lierne_layout *from[TENSORS], *to[TENSORS];
+    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = TENSORS, .src = from, .dst = to};
+    unsigned char *in = malloc(TENSORS * SHARD), *out = malloc(TENSORS * RANKS * SHARD);
+    lierne_plan *plan = NULL;
+    int wrong = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        from[i] = src;
+        to[i] = dst;
+        memset(in + i * SHARD, RANKS * i + rank, SHARD);
+    }
+    check(lierne_plan_create_set(&plan, device, &spec) == LIERNE_OK, "planning");
+    check(lierne_plan_forward(plan, out, in, stream) == LIERNE_OK, lierne_last_error());
+    for (int i = 0; i < TENSORS * RANKS; i++) {
+        wrong += out[i * SHARD] != i || out[(i + 1) * SHARD - 1] != i;
+    }
+    check(wrong == 0, "tensors of a set");
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    free(in);
+    free(out);
+}
+
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     static char any;
@@ -152,6 +185,7 @@ static void *works(void *argument) {
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     run_plans(host, device, "ipc", rank, &any);
     run_coalesced(host, device, rank, &any);
+    run_set(device, rank, &any);
     check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
               strstr(dump, "ipc: 3 peers; sent ") &&
               strstr(dump, "bytes copied into the window, shared by memfds"),
@@ -419,46 +453,8 @@ static int run_process(int rank) {
     return failed_checks() > 0;
 }
 
-/* Steps by themselves. */
-static void steps(void) {
-    uint32_t flag = 7, theirs = 0, own = 0;
-    lierne_ipc_words words = {0, 0};
-    lierne_ipc_step step = {.broken = &own, .words = &words, .nanoseconds = 1000000, .n = 1};
-    step.flags[0] = (lierne_ipc_flag){.at = &flag, .broken = &theirs, .value = 7, .peer = 5};
-    step.waits = 1;
-    lierne_ipc_run(&step, 0);
-    check(words.failure == 0 && own == 0 && flag == 7, "a flag that is there is not waited for");
-    step.waits = 0;
-    step.flags[0].value = 9;
-    lierne_ipc_run(&step, 0);
-    check(words.failure == 0 && flag == 9, "a flag is set");
-    step.waits = 1;
-    step.flags[0].value = 8;
-    lierne_ipc_run(&step, 0);
-    check(words.failure == LIERNE_IPC_LATE + 4 * 5 && own == 1,
-          "a wait ends, and the window is broken before it does");
-    step.waits = 0;
-    lierne_ipc_run(&step, 0);
-    check(flag == 9, "after a failure no flag is set");
-    words.failure = own = 0;
-    theirs = 1;
-    lierne_ipc_run(&step, 0);
-    check(flag == 9 && own == 1 && words.failure == LIERNE_IPC_GAVE_UP + 4 * 5,
-          "what was copied from a window that broke meanwhile is not taken for whole");
-    words.failure = own = 0;
-    step.waits = 1;
-    lierne_ipc_run(&step, 0);
-    check(words.failure == LIERNE_IPC_GAVE_UP + 4 * 5, "a wait for a peer that gave up ends");
-    words.failure = theirs = 0;
-    step.nanoseconds = UINT64_MAX;
-    words.abort = 1;
-    lierne_ipc_run(&step, 0);
-    check(words.failure == LIERNE_IPC_ABORTED + 4 * 5, "the host ends a wait");
-}
-
 int main(void) {
     run_processes(2, run_process);
-    steps();
     run_ranks(works);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");
     check(test_ipc_unquiet() == 0, "a window was freed that a peer had mapped");

@@ -1,7 +1,7 @@
 /* Windows of lierne/window.h in the memory of a device that is played (ipc.h): 4 ranks of a node,
  * each with a stream that is a thread, and hosts that run ahead of them. What must not be waited
- * for, a late rank, one that gives up and one whose process ends; a stream that is NULL. Last line:
- * N passed, N failed. */
+ * for, a late rank, one that gives up and one whose process ends; a stream that is NULL; and their
+ * steps one by one. Last line: N passed, N failed. */
 #include "device_streams.h"
 #include "ipc.h"
 #include "lierne.h"
@@ -186,8 +186,64 @@ static int run_process(int rank) {
     return failed_checks() > 0;
 }
 
+/* Steps by themselves. */
+static void steps(void) {
+    uint32_t flag = 7, theirs = 0, own = 0;
+    lierne_ipc_words words = {0, 0};
+    lierne_ipc_step step = {.broken = &own, .words = &words, .nanoseconds = 1000000, .n = 1};
+    step.flags[0] = (lierne_ipc_flag){.at = &flag, .broken = &theirs, .value = 7, .peer = 5};
+    step.waits = 1;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == 0 && own == 0 && flag == 7, "a flag that is there is not waited for");
+    step.waits = 0;
+    step.flags[0].value = 9;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == 0 && flag == 9, "a flag is set");
+    step.waits = 1;
+    step.flags[0].value = 8;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == LIERNE_IPC_LATE + 4 * 5 && own == 1,
+          "a wait ends, and the window is broken before it does");
+    step.waits = 0;
+    lierne_ipc_run(&step, 0);
+    check(flag == 9, "after a failure no flag is set");
+    words.failure = own = 0;
+    theirs = 1;
+    lierne_ipc_run(&step, 0);
+    check(flag == 9 && own == 1 && words.failure == LIERNE_IPC_GAVE_UP + 4 * 5,
+          "what was copied from a window that broke meanwhile is not taken for whole");
+    words.failure = own = 0;
+    step.waits = 1;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == LIERNE_IPC_GAVE_UP + 4 * 5, "a wait for a peer that gave up ends");
+    words.failure = theirs = 0;
+    step.nanoseconds = UINT64_MAX;
+    words.abort = 1;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == LIERNE_IPC_ABORTED + 4 * 5, "the host ends a wait");
+}
+
+/* What is behind the list of a peer's chunks is none of them. */
+static void leave(void) {
+    lierne_ipc_peer peer = {.watch = LIERNE_NO_WATCH};
+    lierne_ipc ipc = {.driver = &test_ipc_driver, .peers = &peer, .world = 1};
+    int before = test_ipc_live();
+    void *memory;
+    check(lierne_alloc(&peer.chunks, LIERNE_IPC_CHUNKS + 1, sizeof *peer.chunks) == LIERNE_OK,
+          "memory");
+    lierne_ipc_mapped *last = &peer.chunks[LIERNE_IPC_CHUNKS - 1];
+    check(test_ipc_driver.alloc(&memory, &last->handle, 8192, NULL) == LIERNE_OK, "a chunk");
+    int descriptor = (int)last->handle.words[1];
+    last[0].at = last[1].at = memory;
+    lierne_ipc_leave(&ipc);
+    check(test_ipc_live() == before, "the last chunk alone is closed");
+    close(descriptor);
+}
+
 int main(void) {
     run_processes(2, run_process);
+    steps();
+    leave();
     run_ranks(runs_ahead);
     run_ranks(at_once);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");

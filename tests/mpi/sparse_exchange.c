@@ -6,6 +6,7 @@
 
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -248,6 +249,18 @@ static void peer_dies(test_exchange way) {
     CHECK_OK(lierne_context_destroy(context));
 }
 
+/* Where ranks differ, and the page behind their fields cannot be read. */
+static void reads_no_more_than_the_fields(lierne_context *context) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED && mprotect(memory + page, page, PROT_NONE) == 0, "no two pages");
+    lierne_field *last = (lierne_field *)(void *)(memory + page) - 1;
+    *last = (lierne_field){.name = "whether last", .value = test_rank == test_world - 1};
+    lierne_status status = lierne_context_agree_all(context, LIERNE_OK, last, 1, NULL);
+    CHECK(status == (test_world > 1 ? LIERNE_ERR_MISMATCH : LIERNE_OK), "status %d", (int)status);
+    munmap(memory, 2 * page);
+}
+
 static void exchange_all(test_exchange way) {
     size_t before = lierne_mem_live();
     lierne_context *context = open_context(way);
@@ -258,6 +271,7 @@ static void exchange_all(test_exchange way) {
     many_pieces(context);
     ranks_run_ahead(context);
     one_only_agrees(context);
+    reads_no_more_than_the_fields(context);
     for (int i = 0; i < 2; i++) {
         int rank = i == 0 ? test_world - 1 : 0;
         an_error_kills_nothing(context, rank);

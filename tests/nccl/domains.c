@@ -199,6 +199,23 @@ static void *aborts(void *argument) {
     return NULL;
 }
 
+/* In a dead context no rank waits for the others: each communicator is aborted. */
+static void *goes_alone(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_group *group = NULL;
+    lierne_context *context = open_nccl("alone", rank, 30);
+    check(lierne_group_create(&group, context, &whole) == LIERNE_OK, "a group");
+    meet_ranks();
+    check(lierne_context_abort(context, LIERNE_ERR_NO_MEMORY, "full") == LIERNE_OK, "abort");
+    fake_nccl_counts before = count_calls();
+    check(lierne_group_destroy(group) == LIERNE_OK, "destroy");
+    fake_nccl_counts after = count_calls();
+    check(after.destroyed == before.destroyed && after.aborted == before.aborted + RANKS,
+          "it is aborted");
+    lierne_context_destroy(context);
+    return NULL;
+}
+
 int main(void) {
     for (int old = 0; old < 2; old++) {
         joins = old;
@@ -207,6 +224,7 @@ int main(void) {
         run_ranks(fails);
         check(lierne_mem_live() == 0, "nothing leaks");
     }
+    run_ranks(goes_alone);
     run_ranks(aborts);
     check(lierne_mem_live() == 0, "nothing leaks after an error");
     return print_checks();
