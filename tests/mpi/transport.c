@@ -9,6 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static _Thread_local long yields;
+
+/* Replaces the system's function in the library too. */
+int sched_yield(void) {
+    yields++;
+    return (int)syscall(SYS_sched_yield);
+}
 
 static lierne_context *context_new(const lierne_context_spec *spec) {
     lierne_context *context;
@@ -398,6 +408,21 @@ static void lists_of_transports(void) {
     unsetenv("LIERNE_TRANSPORTS");
 }
 
+/* Where ranks outnumber the cores, and not in every poll. */
+static void some_polls_yield(const lierne_context *context) {
+    lierne_mpi_state *m = context->control_self;
+    const bool before = m->crowded;
+    for (int crowded = 0; crowded < 2; crowded++) {
+        long first = yields;
+        m->crowded = crowded;
+        for (int i = 0; i < 3 * LIERNE_MPI_POLLS_PER_YIELD; i++) {
+            context->control->idle(m);
+        }
+        CHECK(yields - first == 3 * crowded, "%ld yields", yields - first);
+    }
+    m->crowded = before;
+}
+
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -416,6 +441,7 @@ int main(int argc, char **argv) {
     items_that_differ_are_named(context);
     the_lowest_failure_wins(context);
     messages(context);
+    some_polls_yield(context);
     context_free(context);
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();

@@ -9,6 +9,8 @@
  * CUDA's, and of that over NCCL. */
 lierne_context *open_device(const char *name, int rank, double timeout);
 lierne_context *open_nccl(const char *name, int rank, double timeout);
+/* How often this thread's rank has allocated pinned memory. */
+int fake_host_allocations(void);
 
 /* Makes every nonblocking communicator stay in progress; makes the next send fail, and the groups
  * that wait for it. */

@@ -153,6 +153,9 @@ static void run_alone(lierne_context *host, int rank) {
     check(lierne_context_create_nccl(&device, comm, &spec) == LIERNE_OK, "from a communicator");
     check(lierne_context_get_rank(device) == rank, "the rank is that of the communicator");
     run_plans(host, device, "nccl", rank);
+    int before = fake_host_allocations();
+    check(lierne_context_agree_all(device, LIERNE_OK, NULL, 0, NULL) == LIERNE_OK, "agreeing");
+    check(fake_host_allocations() == before, "a gather uses the memory of the last one");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     free(comm);
 }

@@ -41,6 +41,16 @@ Test(file_limits, a_file_may_be_as_long_as_the_limit) {
     fclose(file);
 }
 
+Test(file_limits, abort_flags_without_memory) {
+    int opened = lierne_abort_flags_open(2, 0);
+    lierne_mem_fail_at(1);
+    cr_expect_null(lierne_abort_flags_map((uint64_t)getpid(), opened, 2, 0, 0));
+    lierne_mem_fail_at(0);
+    assert_says("no memory for 1 items of ");
+    cr_expect_eq(lierne_mem_live(), 0);
+    close(opened);
+}
+
 static int count_files(const char *folder) {
     DIR *files = opendir(folder);
     int n = 0;

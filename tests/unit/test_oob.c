@@ -7,10 +7,12 @@
 #include "unit/expect.h"
 
 #include "backend/oob/oob_context.h"
+#include "backend/shm/shm_transport.h"
 #include "lierne/window.h"
 
 #include <criterion/criterion.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +24,7 @@ typedef struct shared_state {
     size_t words;
     int odd; /* a rank that differs */
     bool gather_only;
+    pthread_barrier_t barrier;
     rank_faults faults;
 } shared_state;
 
@@ -220,6 +223,41 @@ Test(oob, messages_of_two_plans_are_not_mixed_up) {
         run(OOB_NODE, 4, 120, &node, begin_in_another_order);
         setenv("LIERNE_TRANSPORTS", "oob,socket", 1);
     }
+}
+
+/* Rank 1 says that it sleeps; rank 0 begins a call, and rings before it waits itself. */
+static void wake_a_receiver(lierne_context *context, void *shared) {
+    shared_state *b = shared;
+    lierne_plan *plan;
+    lierne_request *request;
+    int64_t n_in = 0, n_out = 0;
+    int rank = lierne_context_get_rank(context);
+    NOTE(b, context->carriers[0].transport == &lierne_shm_transport);
+    const lierne_shm *shm = context->carriers[0].self;
+    NOTE(b, plan_of(&plan, context) == LIERNE_OK);
+    lierne_plan_get_elements(&n_in, &n_out, plan, LIERNE_DIRECTION_FORWARD);
+    int64_t *in = calloc((size_t)n_in + 1, 8), *out = calloc((size_t)n_out + 1, 8);
+    pthread_barrier_wait(&b->barrier);
+    if (rank == 0) {
+        lierne_segment_head *head = shm->peers[0].segment.head;
+        atomic_store(&head->asleep, 1);
+        unsigned before = atomic_load(&head->bell);
+        NOTE(b, lierne_plan_forward_begin(&request, plan, out, in, NULL) == LIERNE_OK);
+        NOTE(b, atomic_load(&head->bell) == before + 1);
+    }
+    pthread_barrier_wait(&b->barrier);
+    if (rank == 1) {
+        NOTE(b, lierne_plan_forward_begin(&request, plan, out, in, NULL) == LIERNE_OK);
+    }
+    NOTE(b, lierne_request_end(request) == LIERNE_OK);
+    NOTE(b, lierne_plan_destroy(plan) == LIERNE_OK);
+    free(in), free(out);
+}
+
+Test(oob, a_message_over_shared_memory_wakes_its_receiver) {
+    shared_state b = {0};
+    pthread_barrier_init(&b.barrier, NULL, 2);
+    run(OOB_CALLS, 2, 120, &b, wake_a_receiver);
 }
 
 static void plan_without_messages(lierne_context *context, void *shared) {
