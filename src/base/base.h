@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* Exported, but only to lierne's own other libraries (liblierne_mpi). Needs a line in
  * src/liblierne.map too. */
@@ -73,6 +74,10 @@ LIERNE_PRIVATE void lierne_set_error(const char *text);
 
 /* Starts a thread in which all signals are blocked. Returns whether there was one. */
 bool lierne_thread_start(pthread_t *thread, void *(*run)(void *), void *self);
+/* Waits for a condition, whose clock is monotonic, at most so many nanoseconds; until when that is.
+ */
+void lierne_thread_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t nanoseconds);
+struct timespec lierne_time_after(struct timespec now, int64_t nanoseconds);
 
 /* Counted allocation. *out is zeroed memory for count items of size bytes each; with count or size
  * 0 it is a pointer that may be freed. On failure *out is NULL and the message has the size. */

@@ -160,6 +160,16 @@ Test(base, arithmetic_is_checked) {
     cr_assert(lierne_add_i64(INT64_MAX - 1, 1, &i) && i == INT64_MAX);
 }
 
+Test(base, a_time_after_another_has_less_than_a_second_of_nanoseconds) {
+    const struct timespec now = {.tv_sec = 7, .tv_nsec = 990000000};
+    struct timespec then = lierne_time_after(now, 9999999);
+    cr_expect(then.tv_sec == 7 && then.tv_nsec == 999999999);
+    then = lierne_time_after(now, 10000000);
+    cr_expect(then.tv_sec == 8 && then.tv_nsec == 0);
+    then = lierne_time_after(now, 3020000000);
+    cr_expect(then.tv_sec == 11 && then.tv_nsec == 10000000);
+}
+
 Test(base, a_deadline_passes_while_one_looks) {
     lierne_deadline d;
     lierne_deadline_start(&d, 10, 100);

@@ -43,13 +43,8 @@ static void leave(void *self) {
 
 /* Called with the lock, which it releases while it sleeps. */
 static void sleep_until_change(lierne_sim_world *world) {
-    struct timespec until;
     wake_others(world);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += CHECK_EVERY;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&world->changed, &world->lock, &until);
+    lierne_thread_wait(&world->changed, &world->lock, CHECK_EVERY);
 }
 
 static bool progress_world(lierne_sim_world *world) {

@@ -69,16 +69,11 @@ static void abort_transports(lierne_watchdog *w) {
 }
 
 static void pause_for(lierne_watchdog *w) {
-    struct timespec until;
     if (!w->first || w->failed != LIERNE_OK) {
         pthread_cond_wait(&w->changed, &w->lock);
-        return;
+    } else {
+        lierne_thread_wait(&w->changed, &w->lock, PERIOD);
     }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PERIOD;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->changed, &w->lock, &until);
 }
 
 /* Looks, unless a failure was found before. */
