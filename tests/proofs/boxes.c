@@ -1,13 +1,13 @@
-/* Intersection of boxes (lierne_boxes_intersect of src/layout/cell.c).
+/* Intersection of boxes (lierne_boxes_intersect of src/layout/intersect.c).
  *
  * One box with another, wherever they lie on an axis of up to 2^60 items: a point is in the overlap
  * just if it is in both boxes, and the overlap is as far from the begin of each buffer as from that
  * of its box. Lists of up to 2 boxes on 2 axes of up to 4 items, in any order: the overlaps are
  * those of all pairs, in the order of the first list and then of the second, as without the sweep.
  *
- * cbmc: src/layout/cut.c --unwind 5
- * cbmc: src/layout/cut.c --unwind 5 -DLISTS */
-#include "layout/cell.c"
+ * cbmc: --unwind 5
+ * cbmc: --unwind 5 -DLISTS */
+#include "layout/intersect.c"
 #include "proofs/proofs.h"
 
 #define BOXES 2
