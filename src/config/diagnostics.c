@@ -42,12 +42,8 @@ lierne_quoted lierne_quote(const char *text) {
             used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
             break;
         }
-        if ((unsigned char)*c < 0x20 || *c == 0x7F) {
-            used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\u%04X", *c);
-        } else {
-            memcpy(out.text + used, c, length);
-            used += length;
-        }
+        memcpy(out.text + used, c, length);
+        used += length;
     }
     snprintf(out.text + used, sizeof out.text - used, "'");
     return out;
@@ -66,14 +62,31 @@ lierne_quoted lierne_label(const lierne_json_node *node) {
     return out;
 }
 
+/* A copy on one line: names from the file, which hints list, may hold any character. */
+static lierne_status copy_line(char **out, const char *text) {
+    lierne_text line = {0};
+    for (const char *c = text; *c;) {
+        int plain = 0;
+        while ((unsigned char)c[plain] >= 0x20 && c[plain] != 0x7F) {
+            plain++;
+        }
+        lierne_text_add(&line, "%.*s", plain, c);
+        c += plain;
+        if (*c) {
+            lierne_text_add(&line, "\\u%04X", *c++);
+        }
+    }
+    return lierne_text_take(&line, out);
+}
+
 /* Puts the texts of a diagnostic into entry. */
 static lierne_status fill_texts(const lierne_reader *r, int node, const char *message,
                                 const char *hint, lierne_config_diagnostic_entry *entry) {
     lierne_text pointer = {0};
     lierne_json_pointer(r->doc, node, &pointer);
     LIERNE_TRY(lierne_text_take(&pointer, &entry->texts[0]));
-    LIERNE_TRY(lierne_strdup(&entry->texts[1], message));
-    LIERNE_TRY(lierne_strdup(&entry->texts[2], hint));
+    LIERNE_TRY(copy_line(&entry->texts[1], message));
+    LIERNE_TRY(copy_line(&entry->texts[2], hint));
     entry->diagnostic.pointer = entry->texts[0];
     entry->diagnostic.message = entry->texts[1];
     entry->diagnostic.hint = entry->texts[2];

@@ -114,7 +114,7 @@ void lierne_diagnostic_add_text(lierne_reader *r);
 void lierne_diagnostics_sort(lierne_config *config);
 void lierne_diagnostics_destroy(lierne_config *config);
 
-/* A text in quotes, cut if it is long, on one line whatever it holds: for messages. */
+/* A text in quotes, cut if it is long: for messages. */
 typedef struct lierne_quoted {
     char text[112];
 } lierne_quoted;

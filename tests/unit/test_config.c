@@ -229,6 +229,12 @@ Test(config, messages_are_one_line) {
     cr_expect(strstr(lierne_config_get_diagnostic(config, 2)->message, "'a\\u000Ab\\u007F'"));
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 2)->pointer, "/a\nb\x7f");
     lierne_config_destroy(config);
+    config =
+        parse("{\"world_size\":2,\"grids\":{\"l\\nm\":{\"order\":[\"dp\"],\"shape\":{\"dp\":2}}},"
+              "\"bridges\":[{\"name\":\"b\",\"src\":\"vit\",\"dst\":\"vit\"}]}",
+              LIERNE_ERR_CONFIG);
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 3)->hint, "grids: l\\u000Am");
+    lierne_config_destroy(config);
 }
 
 static void check_gaps(const char *grids, const char *message) {
