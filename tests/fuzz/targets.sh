@@ -4,7 +4,8 @@ targets="config plan dump schedule files route sockets"
 objects_of() { # objects_of TARGET: what it needs beside the library
     local tool
     case $1 in
-    plan) echo tests/support/rank_threads.o ;;
+    config | schedule) echo tests/fuzz/change_json.o ;;
+    plan) echo tests/fuzz/change_json.o tests/support/rank_threads.o ;;
     route) echo tests/{unit/random_case,support/{bridge_plan,bridge_model,mesh,numbers,route_executor}}.o ;;
     files)
         tool=(src/tool/*.c src/tool/{import,run,draw}/*.c)
