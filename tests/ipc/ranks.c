@@ -176,6 +176,28 @@ static void run_set(lierne_context *device, int rank, void *stream) {
     free(out);
 }
 
+/* As many rows of samples as the mailboxes were made for. */
+static void update_counts(lierne_context *device) {
+    static const int64_t shape[] = {RANKS, 50, 8}, rows[] = {50};
+    lierne_grid *src = grid_of(1, 1, RANKS, RANKS), *dst = grid_of(RANKS, 1, 1, RANKS);
+    lierne_bridge_spec spec = LIERNE_BRIDGE_SPEC_INIT;
+    lierne_plan *plan = NULL;
+    spec.src = src;
+    spec.dst = dst;
+    spec.naxes = 3;
+    spec.shape = shape;
+    spec.dtype = LIERNE_DTYPE_F64;
+    spec.sequence_axis = 1;
+    spec.variable_rows = 1;
+    check(lierne_plan_create_bridge(&plan, device, &spec) == LIERNE_OK, "planning");
+    int before = test_ipc_writes();
+    check(lierne_plan_update_counts(plan, rows) == LIERNE_OK, "an update");
+    check(test_ipc_writes() == before, "no new mailbox");
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
+
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     static char any;
@@ -186,6 +208,7 @@ static void *works(void *argument) {
     run_plans(host, device, "ipc", rank, &any);
     run_coalesced(host, device, rank, &any);
     run_set(device, rank, &any);
+    update_counts(device);
     check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
               strstr(dump, "ipc: 3 peers; sent ") &&
               strstr(dump, "bytes copied into the window, shared by memfds"),

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 static atomic_int live, unquiet, fail_open;
+static _Thread_local int writes;
 
 int test_ipc_live(void) {
     return atomic_load(&live);
@@ -21,6 +22,10 @@ int test_ipc_live(void) {
 
 int test_ipc_unquiet(void) {
     return atomic_load(&unquiet);
+}
+
+int test_ipc_writes(void) {
+    return writes;
 }
 
 void test_ipc_fail_open(int k) {
@@ -72,6 +77,11 @@ static lierne_status transfer(void *to, const void *from, size_t bytes, void *st
     (void)stream;
     memcpy(to, from, bytes);
     return LIERNE_OK;
+}
+
+static lierne_status write_window(void *to, const void *from, size_t bytes, void *stream) {
+    writes++;
+    return transfer(to, from, bytes, stream);
 }
 
 static void wait_for_device(int device) {
@@ -131,7 +141,7 @@ static lierne_status run_on_stream(const lierne_ipc_step *step, void *stream, in
 #define PLAYED                                                                                     \
     .shares = "memfds", .granule = 8192, /* few messages need more chunks */                       \
         .alloc = alloc, .free = release, .open = open_chunk, .close = close_chunk,                 \
-    .write = transfer, .read = transfer, .alloc_words = alloc_words, .free_words = free_words,     \
+    .write = write_window, .read = transfer, .alloc_words = alloc_words, .free_words = free_words, \
     .wait = wait_for_device
 const lierne_ipc_driver test_ipc_driver = {PLAYED, .copy = copy, .run = run};
 const lierne_ipc_driver test_ipc_stream_driver = {PLAYED, .copy = copy_on_stream,

@@ -12,6 +12,8 @@ extern const lierne_ipc_driver test_ipc_driver;
 int test_ipc_live(void);
 /* Of them those that were freed where a peer might still have had them mapped. */
 int test_ipc_unquiet(void);
+/* How often this thread has written to a window from the host, as for each new mailbox. */
+int test_ipc_writes(void);
 /* Makes the k-th opening of a peer's chunk from now on fail (0: none). */
 void test_ipc_fail_open(int k);
 
