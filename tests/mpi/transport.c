@@ -6,6 +6,7 @@
 #include "runtime/context/context.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
