@@ -84,7 +84,10 @@ static lierne_assignment *assign(input *in, int mode, double *ms) {
     lierne_assignment *a = NULL;
     double start = tool_now();
     in->spec.mode = (lierne_balance_mode)mode;
-    lierne_assignment_create(&a, &in->items, in->counts, in->nranks, &in->spec);
+    if (lierne_assignment_create(&a, &in->items, in->counts, in->nranks, &in->spec) ==
+        LIERNE_ERR_NO_MEMORY) {
+        tool_lack_memory();
+    }
     *ms = (tool_now() - start) * 1e3;
     return a;
 }

@@ -92,7 +92,9 @@ static int plan_ranks(plan_summary *summary, lierne_sim *sim, char **argv) {
         if (status == LIERNE_OK) {
             status = add_rank(summary, plan, rank);
         }
-        if (status != LIERNE_OK) {
+        if (status == LIERNE_ERR_NO_MEMORY) {
+            tool_say(argv, "no memory for the plan of rank %d", rank);
+        } else if (status != LIERNE_OK) {
             tool_failed(argv);
         }
         lierne_plan_destroy(plan);

@@ -1,8 +1,9 @@
 /* For test_memory.sh, which preloads it: of the places in a program and its libraries that
  * allocate, number LIERNE_TEST_PLACE fails once, the first time that it does, or the
  * LIERNE_TEST_TIME-th; places count from 1 on, in the order in which they allocate first.
- * LIERNE_TEST_PLACES names a file that gets how many there are, how many blocks are left at the
- * end, which the C library's own are not, and where in the program one of them was allocated.
+ * LIERNE_TEST_PLACES names a file to which every process adds a line at its end: how many places
+ * there are, how many blocks are left, which the C library's own are not, and where in the program
+ * one of them was allocated.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -112,7 +113,7 @@ static bool is_systems(const struct block *b) {
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("LIERNE_TEST_PLACES");
     char text[100];
-    int file = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
+    int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
     Dl_info in = {0};
     void *place = NULL;
     long left = nblocks < MOST_BLOCKS / 2 ? 0 : -1;

@@ -14,8 +14,9 @@ slurp() { # slurp FILE: into $text
     IFS= read -r -d '' text <"$1"
 }
 run() { # run PLACE ARGUMENT...: $status, $out and $err
-    local place=$1
+    local place=$1 count blocks at
     shift
+    : >"$work/places"
     LIERNE_TEST_PLACE=$place LIERNE_TEST_PLACES=$work/places LD_PRELOAD=$work/fail_alloc.so \
         "$build/lierne" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
@@ -23,7 +24,12 @@ run() { # run PLACE ARGUMENT...: $status, $out and $err
     out=${text//[0-9].[0-9][0-9][0-9] s/} # without times
     slurp "$work/err"
     err=$text
-    read -r places left from <"$work/places" # of a command that crashed: those of the run before
+    [ "$1" != run ] || out=${out//[0-9]/} # of it in JSON
+    places=0 left=0
+    while read -r count blocks at; do # of each process
+        places=$((count > places ? count : places)) left=$((left + blocks))
+        [ "$blocks" = 0 ] || from=$at
+    done <"$work/places"
 }
 
 lacks() { # lacks ARGUMENT...: the command, once for each place
@@ -62,23 +68,27 @@ lacks check --format sarif grids/bad/dtype-unknown.json
 lacks groups grids/encoder-llm-8.json --grid llm --dims tp,dp
 lacks plan --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s8,h8 --dtype bf16 -r 1 --format json
 lacks plan $moves -b padded
+lacks plan grids/glm-4.5v-128.json -b vision_all_to_llm --routing balanced -r 0
 lacks plan --set "$work/set.json"
 LIERNE_TEST_TIME=9 lacks plan --set "$work/set.json" # in the middle of its text
 lacks simulate $pair
 lacks simulate $moves -b margins
 lacks simulate --set "$work/set.json"
 lacks simulate "$work/packed.json" -b b
+lacks run --src tp1,dp2 --dst tp2,dp1 --tensor b2,h8 --launch 2 -n 1 --format json
 lacks draw mesh grids/encoder-llm-8.json --format dot
 lacks draw ranks grids/encoder-llm-8.json
 lacks draw matrix $pair
 lacks draw matrix $pair --format text
 lacks draw rows $moves -b padded --rank 1
 lacks draw rows $rows
+LIERNE_TEST_TIME=200 lacks draw rows grids/diffusion-2x2.json -b two_steps --rank 0 # in a box of the source
 lacks draw stages grids/nvlm-d-72b-sft-64.json -b vision_to_llm
 lacks draw timeline docs/pictures/messages-8.json
 lacks place $pair
 LIERNE_TEST_TIME=600 lacks place $pair # in the second order of the dims
 lacks balance --format svg "$work/items"
+lacks balance --format json "$work/items"
 lacks balance --simulate -m lpt "$work/items"
 lacks import devicemesh -w 8 dp=4,tp=2
 lacks schedule --isolate=ep --split examples/moe-layer.json

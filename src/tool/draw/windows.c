@@ -28,13 +28,21 @@ typedef struct windows {
     int64_t first[LIERNE_MAX_AXES]; /* of the elements that the rank shows */
 } windows;
 
+/* Writes the boxes that a rank has of the source, most of them at most, and returns how many. */
+static size_t list_boxes(const windows *w, int rank, lierne_box *boxes, size_t most) {
+    size_t n = 0;
+    if (lierne_layout_get_boxes(boxes, most, &n, w->p->layouts[0], rank) == LIERNE_ERR_NO_MEMORY) {
+        tool_lack_memory();
+    }
+    return n < most ? n : most;
+}
+
 /* Whether some rank's part of the source begins or ends at an element. */
 static bool is_border(const windows *w, int axis, int64_t element) {
     for (int rank = 0; rank < w->task->bridge.world; rank++) {
         lierne_box boxes[8];
-        size_t n = 0;
-        lierne_layout_get_boxes(boxes, 8, &n, w->p->layouts[0], rank);
-        for (size_t i = 0; i < n && i < 8; i++) {
+        size_t n = list_boxes(w, rank, boxes, 8);
+        for (size_t i = 0; i < n; i++) {
             if (boxes[i].start[axis] == element ||
                 boxes[i].start[axis] + boxes[i].size[axis] == element) {
                 return true;
@@ -115,9 +123,8 @@ static int holder_of(const windows *w, const run *down, const run *across) {
     }
     for (int rank = 0; rank < w->task->bridge.world; rank++) {
         lierne_box boxes[64];
-        size_t n = 0;
-        lierne_layout_get_boxes(boxes, 64, &n, w->p->layouts[0], rank);
-        for (size_t i = 0; i < n && i < 64; i++) {
+        size_t n = list_boxes(w, rank, boxes, 64);
+        for (size_t i = 0; i < n; i++) {
             bool inside = true;
             for (int a = 0; a < w->p->specs[0].naxes; a++) {
                 inside = inside && at[a] >= boxes[i].start[a] &&

@@ -80,8 +80,10 @@ static shared_memory *open_shared(int n) {
     return shared;
 }
 
-/* A rank ends with the process that started it, however that ends. */
+/* A rank ends with the process that started it, however that ends. Ranks that fail together write
+ * whole lines. */
 static int be_rank(const launch *l, int rank, shared_memory *shared, int argc, pid_t parent) {
+    static char line[BUFSIZ];
     run_ranks together = {.rank = rank,
                           .n = l->n,
                           .launched = true,
@@ -89,6 +91,7 @@ static int be_rank(const launch *l, int rank, shared_memory *shared, int argc, p
                           .create = create_launched,
                           .shared = shared};
     together.user = &together;
+    setvbuf(stderr, line, _IOLBF, sizeof line);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigprocmask(SIG_SETMASK, &l->before, NULL);
     return getppid() == parent ? run_main(argc, l->argv, &together) : TOOL_INVALID;

@@ -146,6 +146,9 @@ static bool open_seconds(run_state *run) {
             ok = ok && seconds;
         }
     }
+    if (!ok) {
+        tool_say(run->argv, "rank %d: no memory for the times of the rounds", run->rank);
+    }
     return ok;
 }
 
