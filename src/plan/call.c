@@ -225,16 +225,16 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
         *out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
     }
     *request = next;
-    lierne_execution_identify(next->execution,
-                              (lierne_execution_id){.plan = plan->decision,
-                                                    .what = c.direction == LIERNE_DIRECTION_FORWARD
-                                                                ? LIERNE_RECORD_FORWARD
-                                                                : LIERNE_RECORD_ADJOINT,
-                                                    .number = (int64_t)next->number,
-                                                    .counter = &plan->counters->sides[c.direction],
-                                                    .match = lierne_plan_match_id(plan->decision,
-                                                                                  (int)c.direction,
-                                                                                  next->number)});
+    lierne_execution_identify(
+        next->execution,
+        (lierne_execution_id){.plan = plan->decision,
+                              .what = c.direction == LIERNE_DIRECTION_FORWARD
+                                          ? LIERNE_RECORD_FORWARD
+                                          : LIERNE_RECORD_ADJOINT,
+                              .number = (int64_t)next->number,
+                              .counter = &plan->counters->sides[c.direction],
+                              .match = lierne_plan_match_id(plan->series, plan->parts.max_inflight,
+                                                            (int)c.direction, next->number)});
     return LIERNE_OK;
 }
 

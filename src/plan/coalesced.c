@@ -14,6 +14,7 @@ struct lierne_coalesced {
     lierne_context *context;
     int n;
     int decision;
+    int series; /* the first of match ids; -1: none yet */
     lierne_plan **plans;
     lierne_execution *executions[2];
     lierne_connection *connection; /* of the executions, or NULL */
@@ -41,6 +42,7 @@ static void drop_coalesced(lierne_coalesced *x) {
     lierne_spare_free(x->context, &x->spare[LIERNE_DIRECTION_ADJOINT]);
     lierne_mem_free(x->plans);
     lierne_counters_release(x->context, x->counters);
+    lierne_plan_drop_series(x->context, x->series);
     lierne_mem_free(x);
 }
 
@@ -130,9 +132,11 @@ static lierne_status fill_coalesced(lierne_coalesced **out, lierne_context *cont
     LIERNE_TRY(lierne_alloc(&x, 1, sizeof *x));
     *out = x;
     x->context = context;
+    x->series = -1;
     x->varies = varying_of(plans[0]) != NULL;
     x->keeps = x->varies;
     LIERNE_TRY(lierne_counters_find(&x->counters, context, NULL, "coalesced"));
+    LIERNE_TRY(lierne_plan_reserve_series(context));
     LIERNE_TRY(lierne_alloc(&x->plans, (size_t)n, sizeof(lierne_plan *)));
     for (; x->n < n; x->n++) {
         x->plans[x->n] = plans[x->n];
@@ -155,11 +159,12 @@ static lierne_context *context_of(lierne_plan *const *plans, int n) {
 
 /* Whether all ranks could coalesce their plans; then connects their messages. */
 static lierne_status agree_on_plans(lierne_context *context, lierne_status status,
-                                    const lierne_field fields[2], const lierne_coalesced *x,
+                                    const lierne_field fields[2], lierne_coalesced *x,
                                     int *decision) {
-    LIERNE_TRY(lierne_context_connects(context)
-                   ? lierne_context_agree_all(context, status, fields, 2, decision)
-                   : lierne_context_agree(context, status, fields, 2, decision));
+    bool waits = lierne_context_connects(context);
+    LIERNE_TRY(waits ? lierne_context_agree_all(context, status, fields, 2, decision)
+                     : lierne_context_agree(context, status, fields, 2, decision));
+    LIERNE_TRY(lierne_plan_take_series(&x->series, context, *decision, 1, waits));
     return lierne_connection_establish(x->connection);
 }
 
@@ -355,7 +360,7 @@ static void identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
     id.what = d == LIERNE_DIRECTION_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD
                                             : LIERNE_RECORD_COALESCED_ADJOINT;
-    id.match = lierne_plan_match_id(x->decision, (int)d, (size_t)id.number);
+    id.match = lierne_plan_match_id(x->series, 1, (int)d, (size_t)id.number);
     id.counter = &x->counters->sides[d];
     lierne_execution_identify(x->executions[d], id);
 }

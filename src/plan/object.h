@@ -17,6 +17,7 @@ struct lierne_plan {
     lierne_dependent dependent; /* of the context; the first member */
     lierne_context *context;
     int decision;
+    int series; /* the first of match ids; -1: none yet */
     lierne_plan_parts parts;
     lierne_group *group;              /* that counts this plan, or NULL */
     int64_t alias[2];                 /* see lierne_plan_get_alias */

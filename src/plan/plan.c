@@ -4,8 +4,6 @@
  * nothing that can fail happens afterwards: so a plan exists on every rank or on none. */
 #include "plan/object.h"
 
-#include <limits.h>
-
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         lierne_route_destroy(parts->side[d].route);
@@ -34,6 +32,7 @@ static void drop_plan(lierne_plan *plan) {
     }
     lierne_plan_parts_free(plan->context, &plan->parts);
     lierne_counters_release(plan->context, plan->counters);
+    lierne_plan_drop_series(plan->context, plan->series);
     lierne_mem_free(plan);
 }
 
@@ -156,6 +155,7 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     lierne_plan *plan;
     LIERNE_TRY(lierne_alloc(&plan, 1, sizeof *plan));
     plan->context = context;
+    plan->series = -1;
     plan->parts = *parts;
     *parts = (lierne_plan_parts){0};
     *out = plan;
@@ -164,6 +164,7 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     LIERNE_TRY(lierne_counters_find(&plan->counters, context, plan->parts.name, plan->parts.kind));
     plan->parts.name = plan->parts.name ? plan->counters->name : NULL;
     LIERNE_TRY(lierne_plan_parts_check_dtype(&plan->parts, context->rank));
+    LIERNE_TRY(lierne_plan_reserve_series(context));
     LIERNE_TRY(enter_group(plan));
     LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_FORWARD, old));
     LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_ADJOINT, old));
@@ -196,17 +197,6 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
 
 void lierne_plan_own(lierne_plan *plan) {
     plan->context->nplans -= lierne_context_remove_dependent(plan->context, &plan->dependent);
-}
-
-/* A send may be complete before it is received, and its rank then be calls ahead. With n requests,
- * a call that was not received is at most n - 1 calls before the last one of its receiver; the
- * sender may have 2 n later messages ready (two per request over shared memory), and n - 1 calls of
- * its own in flight before the last of these. */
-enum { MATCH_IDS = 4 * LIERNE_MAX_INFLIGHT };
-
-int lierne_plan_match_id(int decision, int direction, size_t call) {
-    int64_t tag = ((int64_t)decision * 2 + direction) * MATCH_IDS;
-    return (int)((tag + (int64_t)(call % MATCH_IDS)) & INT_MAX);
 }
 
 const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction direction) {
@@ -323,11 +313,13 @@ lierne_status lierne_plan_connect(const lierne_plan *plan, bool waits) {
 
 /* Whether all ranks could plan; then connects their messages. */
 static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
-                            const lierne_plan *plan, const lierne_field *fields, size_t nfields,
+                            lierne_plan *plan, const lierne_field *fields, size_t nfields,
                             int *decision) {
     LIERNE_TRY(waits || lierne_context_connects(context)
                    ? lierne_context_agree_all(context, status, fields, nfields, decision)
                    : lierne_context_agree(context, status, fields, nfields, decision));
+    LIERNE_TRY(lierne_plan_take_series(&plan->series, context, *decision, plan->parts.max_inflight,
+                                       waits));
     return lierne_plan_connect(plan, waits);
 }
 
@@ -421,7 +413,11 @@ void lierne_plan_take_next(lierne_plan *plan, lierne_plan *next, int decision) {
     plan->held = was.held;
     plan->kept = was.kept;
     plan->decision = decision;
-    for (int d = 0; decision == was.decision && d < 2; d++) { /* calls keep their numbers */
+    if (decision == was.decision) { /* calls keep their numbers */
+        next->series = plan->series;
+        plan->series = was.series;
+    }
+    for (int d = 0; decision == was.decision && d < 2; d++) {
         plan->started[d] = was.started[d];
         plan->coalesced_calls[d] = was.coalesced_calls[d];
     }

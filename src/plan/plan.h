@@ -128,8 +128,15 @@ lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
 /* Makes a plan part of another one, which destroys it: the context no longer counts it. */
 void lierne_plan_own(lierne_plan *plan);
 lierne_context *lierne_plan_context(const lierne_plan *plan);
-/* The match id of the messages of a plan's n-th call in a direction. */
-int lierne_plan_match_id(int number, int direction, size_t call);
+/* match_ids.c. Takes series of match ids that no plan of any rank has, after the agreement with
+ * this number: *series is the first. Collective; waits: as in the parts. Memory for it was reserved
+ * before the agreement. Errors: NO_MEMORY, the same on every rank; those that kill the context.
+ * drop: what was taken, or -1. match_id: of the messages of the n-th call in a direction. */
+lierne_status lierne_plan_reserve_series(lierne_context *context);
+lierne_status lierne_plan_take_series(int *series, lierne_context *context, int decision,
+                                      int max_inflight, bool waits);
+void lierne_plan_drop_series(lierne_context *context, int series);
+int lierne_plan_match_id(int series, int max_inflight, int direction, size_t call);
 /* For planners that change the routes of a plan: a direction of it, and the collective call that
  * makes its executions follow. It kills the context where a rank has no memory to do so. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);

@@ -15,7 +15,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     device) echo 2 ;;
     abort | backward_thread) echo 1 2 4 ;;
     one_way) echo 2 ;;
-    ahead) echo 3 ;;
+    ahead | tags) echo 3 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     groups) echo 1 2 3 4 ;;
     collective | known_answer | schedule | shared_output | windows) echo 2 4 8 ;;

@@ -1,6 +1,7 @@
 #include "unit/migration_case.h"
 
 #include "lierne/sparse.h"
+#include "plan/object.h"
 #include "unit/halo_case.h"
 
 #include <stdio.h>
@@ -192,7 +193,9 @@ static void plan_step(run *t) {
                                         .width = f->width,
                                         .stride = f->in};
     if (t->all) {
+        int series = t->plans[1]->series;
         EXPECT(t, lierne_coalesced_update_migration(t->all, &spec) == LIERNE_OK);
+        EXPECT(t, series >= 0 && t->plans[1]->series == series); /* of its messages' match ids */
         return;
     }
     if (t->step > 0) {

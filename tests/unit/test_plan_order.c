@@ -4,10 +4,13 @@
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "mesh.h"
+#include "plan/plan.h"
+#include "rank_threads.h"
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
+#include <string.h>
 
 /* [b, s] = [2, 4]: a sample on each of two dp ranks; to both samples on both, cp 2. */
 enum { RANKS = 2, SAMPLE = 4, BATCH = 8 };
@@ -138,4 +141,45 @@ Test(plan_order, directions_may_begin_in_any_order) {
         begin_directions(false, before);
         begin_directions(true, before);
     }
+}
+
+enum { SERIES = 4 };
+
+typedef struct checked {
+    rank_faults faults;
+} checked;
+
+static int take_series(lierne_context *context) {
+    int series;
+    return lierne_plan_reserve_series(context) == LIERNE_OK &&
+                   lierne_plan_take_series(&series, context, 0, 1, true) == LIERNE_OK
+               ? series
+               : -1;
+}
+
+static void live_and_die(lierne_context *context, void *shared) {
+    checked *all = shared;
+    int me = lierne_context_get_rank(context);
+    context->match_ids = SERIES * 2 * LIERNE_CALL_IDS;
+    NOTE(all, take_series(context) == 0 && take_series(context) == 1);
+    lierne_plan_drop_series(context, me);
+    NOTE(all, take_series(context) == 2);
+    lierne_plan_drop_series(context, 1 - me);
+    NOTE(all, take_series(context) == 0 && take_series(context) == 1 && take_series(context) == 3);
+    NOTE(all, take_series(context) == -1);
+    NOTE(all, strstr(lierne_last_error(), "4 calls at once can be told apart"));
+    for (int i = 0; i < SERIES; i++) {
+        lierne_plan_drop_series(context, i);
+    }
+}
+
+/* Also of a plan that one rank has destroyed before the other. */
+Test(plan_order, tags_of_a_new_plan_are_free_on_all_ranks) {
+    checked all = {0};
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    rank_threads(sim, RANKS, live_and_die, &all);
+    cr_expect_eq(all.faults.wrong, 0, "%s", all.faults.message);
+    assert_ok(lierne_sim_destroy(sim));
+    cr_expect_eq(lierne_mem_live(), 0);
 }

@@ -12,6 +12,7 @@
 #include "lierne/mpi.h"
 #include "runtime/context/context.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 #define PIECE ((size_t)1 << 30)
@@ -147,6 +148,7 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
                ? lierne_context_list_fields(fields, context, spec, "lierne_context_create_mpi")
                : mine;
     LIERNE_TRY(lierne_mpi_open(m, comm));
+    context->match_ids = m->tags <= INT_MAX / LIERNE_CALL_IDS ? m->tags * LIERNE_CALL_IDS : INT_MAX;
     LIERNE_TRY(lierne_mpi_agree(m, mine, fields, LIERNE_CONTEXT_FIELDS, &id, decision));
     m->agreements = 0; /* plans take their numbers from agreements, from 0 on */
     if (*decision != LIERNE_OK) {

@@ -131,12 +131,13 @@ static lierne_status start_piece(batch *b, size_t at, const char *data, int byte
     return LIERNE_OK;
 }
 
-/* Tags stand for match ids, as far as MPI has tags. */
+/* A tag stands for a series of match ids: their calls follow each other, and MPI keeps the order of
+ * messages. */
 static lierne_status start_message(batch *b, int match, const lierne_posting *p) {
     size_t chunk = b->state->piece_bytes, bytes = p->bytes;
     const char *data = p->data;
-    int tag = match < b->state->tags ? match : match % b->state->tags;
-    b->slots[p->slot] = (slot){.receives = p->receives, .peer = p->peer, .tag = tag};
+    b->slots[p->slot] =
+        (slot){.receives = p->receives, .peer = p->peer, .tag = match / LIERNE_CALL_IDS};
     b->state->contacted[p->peer] = true;
     if (bytes < chunk && b->count < b->capacity) {
         return start_piece(b, p->slot, data, (int)bytes);

@@ -24,6 +24,7 @@ static lierne_status prepare_state(lierne_context *context, lierne_oob_state *s,
     context->index = s->rank;
     context->members.count = s->world;
     LIERNE_TRY(lierne_context_fill(context, spec));
+    context->match_ids = LIERNE_OOB_CONTROL_TAG;
     s->timeout = s->opening > 0 ? s->opening : context->timeout;
     if (!context->nodes) {
         LIERNE_TRY(lierne_alloc(&context->nodes, (size_t)s->world, sizeof *context->nodes));

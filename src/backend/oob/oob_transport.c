@@ -55,11 +55,8 @@ static lierne_status fail_message(const batch *b, const message *m, int code) {
 
 static lierne_status start_message(batch *b, int match, const lierne_posting *p) {
     const lierne_oob_calls *calls = &b->state->calls;
-    message m = {.slot = p->slot,
-                 .bytes = p->bytes,
-                 .peer = p->peer,
-                 .tag = match % LIERNE_OOB_CONTROL_TAG,
-                 .receives = p->receives};
+    message m = {
+        .slot = p->slot, .bytes = p->bytes, .peer = p->peer, .tag = match, .receives = p->receives};
     int code = p->receives
                    ? calls->receive(&m.request, p->data, p->bytes, m.peer, m.tag, calls->user)
                    : calls->send(&m.request, p->data, p->bytes, m.peer, m.tag, calls->user);

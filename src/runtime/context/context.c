@@ -4,6 +4,7 @@
 #include "runtime/context/watchdog.h"
 #include "runtime/recorder/trace_file.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,7 @@ static void find_device_memory(lierne_context *context) {
 
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
     context->memory = &lierne_host_memory;
+    context->match_ids = INT_MAX;
     find_device_memory(context);
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));

@@ -69,6 +69,12 @@ typedef struct lierne_carrier {
     const char *takes;
 } lierne_carrier;
 
+/* Series of match ids that a plan has (plan/match_ids.c). */
+typedef struct lierne_series {
+    int first;
+    int count;
+} lierne_series;
+
 /* A transport that the context does not use although it could, and why, for the dump. */
 typedef struct lierne_unused {
     const char *transport;
@@ -122,6 +128,8 @@ struct lierne_context {
     void *control_self;
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
+    int match_ids;                    /* 0 to one less, on all of them; the same on every rank */
+    LIERNE_VEC(lierne_series) series; /* of plans that are alive */
     lierne_unused unused[LIERNE_MAX_TRANSPORTS];      /* without a name: free */
     const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */

@@ -236,6 +236,13 @@ typedef struct lierne_transport_groups {
     lierne_status (*destroy)(void *communicator, double timeout, bool alone);
 } lierne_transport_groups;
 
+/* Match ids of the calls of a plan and direction that are never in flight together, in turn. A send
+ * may be complete before it is received, and its rank then be calls ahead: with n requests, a call
+ * that was not received is at most n - 1 calls before the last one of its receiver; the sender may
+ * have 2 n later messages ready (two per request over shared memory), and n - 1 calls of its own in
+ * flight before the last of these. */
+#define LIERNE_CALL_IDS 256 /* n is at most 64 */
+
 typedef struct lierne_transport {
     const char *name;
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
@@ -262,7 +269,8 @@ typedef struct lierne_transport {
     /* Starts messages. data and parts stay borrowed until poll returns the slot. Messages between
      * the same two ranks with the same match id match in the order in which they are posted, and
      * messages with different ids never do. Both ends must give the same size; otherwise post or
-     * poll returns MISMATCH. */
+     * poll returns MISMATCH. match / LIERNE_CALL_IDS is enough for a transport that keeps the order
+     * also of messages that were sent before they were asked for. */
     lierne_status (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
     /* Writes the slots that completed since the last poll into done, which has space for capacity
      * of them. */
