@@ -148,13 +148,13 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
                ? lierne_context_list_fields(fields, context, spec, "lierne_context_create_mpi")
                : mine;
     LIERNE_TRY(lierne_mpi_open(m, comm));
-    context->match_ids = m->tags <= INT_MAX / LIERNE_CALL_IDS ? m->tags * LIERNE_CALL_IDS : INT_MAX;
     LIERNE_TRY(lierne_mpi_agree(m, mine, fields, LIERNE_CONTEXT_FIELDS, &id, decision));
     m->agreements = 0; /* plans take their numbers from agreements, from 0 on */
     if (*decision != LIERNE_OK) {
         return LIERNE_OK;
     }
     m->members = context->members; /* agreed: all ranks now mean the same by a rank */
+    context->match_ids = m->tags <= INT_MAX / LIERNE_CALL_IDS ? m->tags * LIERNE_CALL_IDS : INT_MAX;
     return find_nodes(context, m, decision);
 }
 
