@@ -9,7 +9,9 @@
 #include "unit/expect.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* [b, s] = [2, 4]: a sample on each of two dp ranks; to both samples on both, cp 2. */
@@ -143,18 +145,29 @@ Test(plan_order, directions_may_begin_in_any_order) {
     }
 }
 
-enum { SERIES = 4 };
+enum { SERIES = 4, MORE = 4 * LIERNE_MAX_INFLIGHT };
 
 typedef struct checked {
     rank_faults faults;
 } checked;
 
-static int take_series(lierne_context *context) {
+static int take_series_of(lierne_context *context, int decision, int max_inflight) {
     int series;
     return lierne_plan_reserve_series(context) == LIERNE_OK &&
-                   lierne_plan_take_series(&series, context, 0, 1, true) == LIERNE_OK
+                   lierne_plan_take_series(&series, context, decision, max_inflight, true) ==
+                       LIERNE_OK
                ? series
                : -1;
+}
+
+static int take_series(lierne_context *context) {
+    return take_series_of(context, 0, 1);
+}
+
+static void drop_series(lierne_context *context, int n) {
+    for (int i = 0; i < n; i++) {
+        lierne_plan_drop_series(context, i);
+    }
 }
 
 static void live_and_die(lierne_context *context, void *shared) {
@@ -168,9 +181,7 @@ static void live_and_die(lierne_context *context, void *shared) {
     NOTE(all, take_series(context) == 0 && take_series(context) == 1 && take_series(context) == 3);
     NOTE(all, take_series(context) == -1);
     NOTE(all, strstr(lierne_last_error(), "4 calls at once can be told apart"));
-    for (int i = 0; i < SERIES; i++) {
-        lierne_plan_drop_series(context, i);
-    }
+    drop_series(context, SERIES);
 }
 
 /* Also of a plan that one rank has destroyed before the other. */
@@ -182,4 +193,50 @@ Test(plan_order, tags_of_a_new_plan_are_free_on_all_ranks) {
     cr_expect_eq(all.faults.wrong, 0, "%s", all.faults.message);
     assert_ok(lierne_sim_destroy(sim));
     cr_expect_eq(lierne_mem_live(), 0);
+}
+
+/* Plans with one request, as many as half of the tags are for, then two with several. */
+static void live_beside_others(lierne_context *context, void *shared) {
+    checked *all = shared;
+    const int half = MORE / 2;
+    context->match_ids = MORE * 2 * LIERNE_CALL_IDS;
+    for (int i = 0; i < half; i++) {
+        int series = take_series_of(context, i, 1);
+        NOTE(all, series >= 0 && series < half);
+    }
+    NOTE(all, take_series_of(context, half, 2) == half);
+    NOTE(all, take_series_of(context, half + 1, 2) == half + LIERNE_MAX_INFLIGHT);
+    NOTE(all, take_series_of(context, half + 2, 2) == -1);
+    lierne_plan_drop_series(context, half);
+    NOTE(all, take_series_of(context, INT_MIN, 1) == half);
+    drop_series(context, MORE);
+}
+
+Test(plan_order, plans_with_one_request_leave_tags_for_several) {
+    checked all = {0};
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    rank_threads(sim, RANKS, live_beside_others, &all);
+    cr_expect_eq(all.faults.wrong, 0, "%s", all.faults.message);
+    assert_ok(lierne_sim_destroy(sim));
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+/* Where one thread plans on several ranks, they cannot ask each other. */
+Test(plan_order, tags_are_free_where_one_thread_plans) {
+    lierne_sim *sim;
+    int series[RANKS][2];
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    for (int r = 0; r < RANKS; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        for (int i = 0; i < 2; i++) {
+            assert_ok(lierne_plan_reserve_series(context));
+            assert_ok(lierne_plan_take_series(&series[r][i], context, INT_MAX, 2, false));
+        }
+        lierne_plan_drop_series(context, series[r][0]);
+        lierne_plan_drop_series(context, series[r][1]);
+    }
+    cr_expect(abs(series[0][0] - series[0][1]) >= LIERNE_MAX_INFLIGHT);
+    cr_expect(memcmp(series[0], series[1], sizeof series[0]) == 0);
+    assert_ok(lierne_sim_destroy(sim));
 }

@@ -129,7 +129,7 @@ struct lierne_context {
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
     int match_ids;                    /* 0 to one less, on all of them; the same on every rank */
-    LIERNE_VEC(lierne_series) series; /* of plans that are alive */
+    LIERNE_VEC(lierne_series) series; /* of plans that are alive, in ascending order */
     lierne_unused unused[LIERNE_MAX_TRANSPORTS];      /* without a name: free */
     const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
