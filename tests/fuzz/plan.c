@@ -14,6 +14,7 @@
 
 #define MAX_WORLD    3
 #define MAX_ELEMENTS 4096
+#define WIDEST       16 /* bytes of an element, at most */
 
 typedef struct world {
     int n;
@@ -100,9 +101,9 @@ static void execute(const world *w, lierne_direction d) {
     for (int r = 0; r < w->n; r++) {
         int64_t n, m;
         lierne_plan_get_elements(&n, &m, w->plans[r], d);
-        in[r] = malloc((size_t)n * 8), out[r] = malloc((size_t)m * 8);
+        in[r] = malloc((size_t)n * WIDEST), out[r] = malloc((size_t)m * WIDEST);
         MUST((in[r] || n == 0) && (out[r] || m == 0), "memory of the test");
-        memset(in[r], 0x3c, (size_t)n * 8), memset(out[r], 0xa5, (size_t)m * 8);
+        memset(in[r], 0x3c, (size_t)n * WIDEST), memset(out[r], 0xa5, (size_t)m * WIDEST);
         MUST((d == LIERNE_DIRECTION_FORWARD
                   ? lierne_plan_forward_begin
                   : lierne_plan_adjoint_begin)(&requests[r], w->plans[r], out[r], in[r], NULL) ==
