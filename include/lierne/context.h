@@ -124,9 +124,9 @@ typedef struct lierne_context_spec {
 /* Creates a context of a world of one rank, or with one member of a larger world. Not collective.
  * spec may be NULL. Destroy it with lierne_context_destroy; *out is NULL on failure.
  * Errors: INVALID (out NULL, spec->size, timeout, max_groups, links, name, log or log_level,
- * LIERNE_TIMEOUT_MS, LIERNE_CHECK or LIERNE_SUMMARY not a number, LIERNE_LOG or LIERNE_LOG_FILE,
- * members), IO (no file can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for LIERNE_LOG_FILE;
- * LIERNE_TRACE names a folder that is not there), NO_MEMORY. */
+ * LIERNE_TIMEOUT_MS not a number, LIERNE_CHECK or LIERNE_SUMMARY not 0 or 1, LIERNE_LOG or
+ * LIERNE_LOG_FILE, members), IO (no file can be made in LIERNE_DUMP_DIR or LIERNE_METRICS, or for
+ * LIERNE_LOG_FILE; LIERNE_TRACE names a folder that is not there), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 

@@ -39,10 +39,11 @@ extern "C" {
  *   MPI_THREAD_MULTIPLE    if threads call at the same time, each with its own context, or MPI
  *                          beside lierne.
  *
- * Tags. A plan, or coalesced plans, have tags of the duplicate for themselves: 2, and 128 where
- * max_inflight is above 1. MPI_TAG_UB of the duplicate bounds how many can be alive at once; where
- * the duplicate does not have it (Open MPI 4.1 has it in duplicates of MPI_COMM_WORLD only) that is
- * 32767, which every MPI has: 16,383 plans. One more is NO_MEMORY on every rank.
+ * Tags. A plan, or coalesced plans, have tags of the duplicate for themselves: 2, or 128 where
+ * max_inflight is above 1; an update needs others beside them. MPI_TAG_UB of the duplicate bounds
+ * how many plans can be alive at once. Where the duplicate does not have it (in Open MPI 4.1 only
+ * duplicates of MPI_COMM_WORLD do) it is taken to be 32767, which every MPI has: 16,383 plans. One
+ * more is NO_MEMORY on every rank.
  *
  * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK,
  * LIERNE_SUMMARY, LIERNE_NODE, LIERNE_ADDRESS or LIERNE_LOG), TRANSPORT (no port at LIERNE_ADDRESS:

@@ -41,9 +41,9 @@ typedef struct lierne_sim lierne_sim;
  * spec->members is set, only these ranks have contexts, spec->nodes has nmembers entries, and
  * world_size is 0 or nranks. LIERNE_NODE is not read. Destroy the world with lierne_sim_destroy.
  * *out is NULL on failure. Errors: INVALID (out NULL, nranks, spec->size,
- * timeout, max_groups, links, members, name, log or log_level, LIERNE_TIMEOUT_MS, LIERNE_CHECK or
- * LIERNE_SUMMARY not a number, LIERNE_LOG or LIERNE_LOG_FILE), IO (LIERNE_LOG_FILE cannot be
- * written), NO_MEMORY.
+ * timeout, max_groups, links, members, name, log or log_level, LIERNE_TIMEOUT_MS not a number,
+ * LIERNE_CHECK or LIERNE_SUMMARY not 0 or 1, LIERNE_LOG or LIERNE_LOG_FILE), IO (LIERNE_LOG_FILE
+ * cannot be written), NO_MEMORY.
  * Contexts are created when they are first used, where no error can be returned: a context that
  * cannot create its file in LIERNE_DUMP_DIR records nothing, and one that cannot in LIERNE_METRICS
  * has no metrics. */

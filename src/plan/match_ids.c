@@ -95,7 +95,7 @@ lierne_status lierne_plan_take_series(int *series, lierne_context *context, int 
         return LIERNE_FAIL(
             LIERNE_ERR_NO_MEMORY,
             "no tags for another plan: %d calls at once can be told apart over these "
-            "transports, and plans that are alive have all: destroy some of them",
+            "transports, and plans that are alive leave too few: destroy some of them",
             all);
     }
     *series = (int)place_of(all, number, n, attempt);

@@ -227,6 +227,10 @@ Test(plan, bad_contexts) {
     cr_assert_eq(lierne_context_get_ngroups(c), 0);
     assert_ok(lierne_context_destroy(c));
     unsetenv("LIERNE_TIMEOUT_MS");
+    setenv("LIERNE_CHECK", "10", 1);
+    assert_error(lierne_context_create_self(&c, NULL), LIERNE_ERR_INVALID,
+                 "LIERNE_CHECK is '10', must be 0 or 1");
+    unsetenv("LIERNE_CHECK");
     assert_ok(lierne_sim_create(&sim, 2, NULL));
     cr_assert_eq(lierne_context_destroy(lierne_sim_get_context(sim, 0)), LIERNE_ERR_INVALID);
     cr_assert_null(lierne_sim_get_context(sim, 2));

@@ -222,10 +222,10 @@ Test(summary, is_written_where_somebody_asks) {
     cr_expect(strstr(text, ", dead: LIERNE_ERR_IO\n") && strstr(text, "x (all_gather)\n  "), "%s",
               text);
     cr_expect_null(strstr(strstr(text, "dead") + 1, "rank 0 of"), "written twice: %s", text);
-    setenv("LIERNE_SUMMARY", "yes", 1);
+    setenv("LIERNE_SUMMARY", "2", 1);
     lierne_context *context;
     assert_error(lierne_context_create_self(&context, NULL), LIERNE_ERR_INVALID,
-                 "LIERNE_SUMMARY is 'yes'");
+                 "LIERNE_SUMMARY is '2', must be 0 or 1");
     cr_expect_eq(rmdir(folder), 0);
     cr_expect_eq(lierne_mem_live(), 0);
 }

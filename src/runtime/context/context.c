@@ -31,6 +31,19 @@ static lierne_status env_number(const char *name, double low, double *value) {
     return LIERNE_OK;
 }
 
+/* Whether a variable is 1; *set is unchanged if it is not set. */
+static lierne_status env_switch(const char *name, bool *set) {
+    const char *text = getenv(name);
+    if (!text) {
+        return LIERNE_OK;
+    }
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is '%s', must be 0 or 1", name, text);
+    }
+    *set = *text == '1';
+    return LIERNE_OK;
+}
+
 lierne_status lierne_context_take_spec(lierne_context_spec *spec,
                                        const lierne_context_spec *given) {
     static const lierne_context_spec none = {.size = sizeof none};
@@ -96,14 +109,11 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     LIERNE_TRY(lierne_context_take_members(context, spec));
     LIERNE_TRY(lierne_check_name(spec->name));
     LIERNE_TRY(spec->name ? lierne_strdup(&context->name, spec->name) : LIERNE_OK);
-    double summary = 0;
-    LIERNE_TRY(env_number("LIERNE_SUMMARY", 0, &summary));
-    context->summary = summary > 0;
+    LIERNE_TRY(env_switch("LIERNE_SUMMARY", &context->summary));
     LIERNE_TRY(lierne_log_open(context, spec));
     LIERNE_TRY(take_links(context, spec));
-    double check = spec->check != 0;
-    LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
-    context->check = check > 0;
+    context->check = spec->check != 0;
+    LIERNE_TRY(env_switch("LIERNE_CHECK", &context->check));
     if (spec->max_groups < 0) {
         return LIERNE_FAIL(LIERNE_ERR_INVALID, "max_groups is %d, must be at least 0 (0: %d)",
                            spec->max_groups, DEFAULT_MAX_GROUPS);
