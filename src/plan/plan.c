@@ -4,6 +4,8 @@
  * nothing that can fail happens afterwards: so a plan exists on every rank or on none. */
 #include "plan/object.h"
 
+#include <string.h>
+
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         lierne_route_destroy(parts->side[d].route);
@@ -413,13 +415,11 @@ void lierne_plan_take_next(lierne_plan *plan, lierne_plan *next, int decision) {
     plan->held = was.held;
     plan->kept = was.kept;
     plan->decision = decision;
-    if (decision == was.decision) { /* calls keep their numbers */
+    if (decision == was.decision) { /* calls keep their numbers and match ids */
         next->series = plan->series;
         plan->series = was.series;
-    }
-    for (int d = 0; decision == was.decision && d < 2; d++) {
-        plan->started[d] = was.started[d];
-        plan->coalesced_calls[d] = was.coalesced_calls[d];
+        memcpy(plan->started, was.started, sizeof plan->started);
+        memcpy(plan->coalesced_calls, was.coalesced_calls, sizeof plan->coalesced_calls);
     }
     lierne_recorder_set_name(&plan->context->recorder, decision, plan->parts.name);
     if (!plan->parts.saved_spec) {
