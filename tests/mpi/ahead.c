@@ -2,7 +2,6 @@
  * has called. So the messages of several calls lie ready at once, and each must be found by the
  * call that it is for. The other ranks begin late; how far rank 0 is then depends on the transport:
  * over shared memory it has made two calls for each request. */
-#include "lierne/sparse.h"
 #include "mpi/common.h"
 
 #include <string.h>
@@ -16,24 +15,6 @@ typedef struct setup {
     int64_t in[MOST][ROWS], out[MOST][ROWS];
     lierne_request *requests[MOST];
 } setup;
-
-/* Every rank but 0 has ghosts of n rows of rank 0. */
-static void open_plan(setup *s, int n, int max_inflight) {
-    static int32_t rank[ROWS];
-    static int64_t row[ROWS];
-    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
-    spec.nowned = test_rank == 0 ? n : 0;
-    spec.nghosts = test_rank == 0 ? 0 : n;
-    spec.rank = rank;
-    spec.row = row;
-    spec.dtype = LIERNE_DTYPE_I64;
-    spec.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
-    spec.max_inflight = max_inflight;
-    for (int i = 0; i < n; i++) {
-        row[i] = i;
-    }
-    CHECK_OK(lierne_plan_create_references(&s->plan, s->context, &spec));
-}
 
 static void fill(setup *s, int at, int call) {
     for (int i = 0; i < ROWS; i++) {
@@ -59,7 +40,7 @@ static void be_late(void) {
 
 /* Rounds of as many requests as there may be. */
 static void requests(setup *s, int n, int max_inflight) {
-    open_plan(s, n, max_inflight);
+    CHECK_OK(test_plan_rows_of_0(&s->plan, s->context, n, max_inflight));
     be_late();
     for (int first = 0; first < 4 * MOST; first += max_inflight) {
         for (int k = 0; k < max_inflight; k++) {
@@ -79,7 +60,7 @@ static void coalesced(setup *s, int n) {
     lierne_coalesced *together;
     void *out[1] = {s->out[0]};
     const void *in[1] = {s->in[0]};
-    open_plan(s, n, 1);
+    CHECK_OK(test_plan_rows_of_0(&s->plan, s->context, n, 1));
     CHECK_OK(lierne_coalesced_create(&together, &s->plan, 1));
     be_late();
     for (int call = 0; call < 8; call++) {

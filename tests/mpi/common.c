@@ -3,6 +3,7 @@
 #include "mpi/common.h"
 #include "backend/mpi/mpi_state.h"
 #include "backend/oob/oob_state.h"
+#include "lierne/sparse.h"
 #include "runtime/context/context.h"
 
 #include <signal.h>
@@ -66,6 +67,27 @@ void test_start(int *argc, char ***argv) {
     split_nodes();
     signal(SIGALRM, check_progress);
     alarm(CHECK_EVERY);
+}
+
+lierne_status test_plan_rows_of_0(lierne_plan **plan, lierne_context *context, int n,
+                                  int max_inflight) {
+    int32_t *rank = calloc((size_t)n, sizeof *rank);
+    int64_t *row = calloc((size_t)n, sizeof *row);
+    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
+    spec.nowned = test_rank == 0 ? n : 0;
+    spec.nghosts = test_rank == 0 ? 0 : n;
+    spec.rank = rank;
+    spec.row = row;
+    spec.dtype = LIERNE_DTYPE_I64;
+    spec.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
+    spec.max_inflight = max_inflight;
+    for (int i = 0; i < n; i++) {
+        row[i] = i;
+    }
+    lierne_status status = lierne_plan_create_references(plan, context, &spec);
+    free(rank);
+    free(row);
+    return status;
 }
 
 bool test_over_shm(void) {

@@ -32,6 +32,10 @@ int test_main(int *argc, char ***argv, void (*run)(lierne_context *context));
 /* A context with this timeout. Collective. */
 lierne_context *test_context(double timeout);
 
+/* A plan of n rows of rank 0, of one i64 each, of which every other rank has ghosts. Collective. */
+lierne_status test_plan_rows_of_0(lierne_plan **plan, lierne_context *context, int n,
+                                  int max_inflight);
+
 /* Whether ranks of one node use shared memory, as far as LIERNE_TRANSPORTS says. */
 bool test_over_shm(void);
 

@@ -1,6 +1,5 @@
 /* Over an MPI that has few tags, messages of plans that are in flight together never match, however
  * many plans came before; a plan for which no tags are left is an error on every rank. */
-#include "lierne/sparse.h"
 #include "mpi/common.h"
 
 #include <stdlib.h>
@@ -16,21 +15,6 @@ int MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *found) {
     *(int **)value = &bound;
     *found = 1;
     return MPI_SUCCESS;
-}
-
-/* Every rank but 0 has ghosts of the rows of rank 0. */
-static lierne_status open_plan(lierne_plan **plan, lierne_context *context, int max_inflight) {
-    static const int32_t rank[ROWS] = {0};
-    static const int64_t row[ROWS] = {0, 1, 2};
-    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
-    spec.nowned = test_rank == 0 ? ROWS : 0;
-    spec.nghosts = test_rank == 0 ? 0 : ROWS;
-    spec.rank = rank;
-    spec.row = row;
-    spec.dtype = LIERNE_DTYPE_I64;
-    spec.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
-    spec.max_inflight = max_inflight;
-    return lierne_plan_create_references(plan, context, &spec);
 }
 
 /* n calls at once, of rank 0 in the order of the plans, of the others in the opposite one. */
@@ -57,11 +41,11 @@ static void cross(lierne_plan *const *plans, int n, int call) {
 /* The first plan lives while `between` others come and go, and is then calls ahead of the last. */
 static void live_together(lierne_context *context, int between, int max_inflight) {
     lierne_plan *plans[2];
-    CHECK_OK(open_plan(&plans[0], context, max_inflight));
-    CHECK_OK(open_plan(&plans[1], context, 1));
+    CHECK_OK(test_plan_rows_of_0(&plans[0], context, ROWS, max_inflight));
+    CHECK_OK(test_plan_rows_of_0(&plans[1], context, ROWS, 1));
     for (int i = 1; i < between; i++) {
         CHECK_OK(lierne_plan_destroy(plans[1]));
-        CHECK_OK(open_plan(&plans[1], context, 1));
+        CHECK_OK(test_plan_rows_of_0(&plans[1], context, ROWS, 1));
     }
     for (int call = 0; call < CALLS; call++) {
         cross(plans, 1, call);
@@ -75,15 +59,15 @@ static void run_out(lierne_context *context) {
     lierne_plan *plans[MOST];
     int n = 0;
     lierne_status status = LIERNE_OK;
-    while (n < MOST && (status = open_plan(&plans[n], context, 1)) == LIERNE_OK) {
+    while (n < MOST && (status = test_plan_rows_of_0(&plans[n], context, ROWS, 1)) == LIERNE_OK) {
         n++;
     }
     test_same_error(status, LIERNE_ERR_NO_MEMORY, "a plan without tags");
     CHECK(n == PLANS, "%d plans at once", n);
     CHECK_OK(lierne_plan_destroy(plans[n / 2]));
-    status = open_plan(&plans[n / 2], context, 2);
+    status = test_plan_rows_of_0(&plans[n / 2], context, ROWS, 2);
     test_same_error(status, LIERNE_ERR_NO_MEMORY, "two requests without tags");
-    CHECK_OK(open_plan(&plans[n / 2], context, 1));
+    CHECK_OK(test_plan_rows_of_0(&plans[n / 2], context, ROWS, 1));
     cross((lierne_plan *[]){plans[n / 2], plans[0]}, 2, 0);
     cross((lierne_plan *[]){plans[n - 1], plans[n / 2]}, 2, 1);
     for (int i = 0; i < n; i++) {

@@ -170,6 +170,16 @@ static void drop_series(lierne_context *context, int n) {
     }
 }
 
+static void on_ranks(void (*live)(lierne_context *context, void *shared)) {
+    checked all = {0};
+    lierne_sim *sim;
+    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
+    rank_threads(sim, RANKS, live, &all);
+    cr_expect_eq(all.faults.wrong, 0, "%s", all.faults.message);
+    assert_ok(lierne_sim_destroy(sim));
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
 static void live_and_die(lierne_context *context, void *shared) {
     checked *all = shared;
     int me = lierne_context_get_rank(context);
@@ -186,13 +196,7 @@ static void live_and_die(lierne_context *context, void *shared) {
 
 /* Also of a plan that one rank has destroyed before the other. */
 Test(plan_order, tags_of_a_new_plan_are_free_on_all_ranks) {
-    checked all = {0};
-    lierne_sim *sim;
-    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
-    rank_threads(sim, RANKS, live_and_die, &all);
-    cr_expect_eq(all.faults.wrong, 0, "%s", all.faults.message);
-    assert_ok(lierne_sim_destroy(sim));
-    cr_expect_eq(lierne_mem_live(), 0);
+    on_ranks(live_and_die);
 }
 
 /* Plans with one request, as many as half of the tags are for, then two with several. */
@@ -213,13 +217,7 @@ static void live_beside_others(lierne_context *context, void *shared) {
 }
 
 Test(plan_order, plans_with_one_request_leave_tags_for_several) {
-    checked all = {0};
-    lierne_sim *sim;
-    assert_ok(lierne_sim_create(&sim, RANKS, NULL));
-    rank_threads(sim, RANKS, live_beside_others, &all);
-    cr_expect_eq(all.faults.wrong, 0, "%s", all.faults.message);
-    assert_ok(lierne_sim_destroy(sim));
-    cr_expect_eq(lierne_mem_live(), 0);
+    on_ranks(live_beside_others);
 }
 
 /* Where one thread plans on several ranks, they cannot ask each other. */
